@@ -1,0 +1,221 @@
+"""Every error that lakelog raises, as one tree. Leaves are split by what the caller does next.
+
+    LakelogError
+    ├── InvalidRequestError             fix what was asked
+    │   ├── NotADeltaTableError         (also FileNotFoundError)
+    │   ├── TableExistsError            (also FileExistsError)
+    │   ├── VersionNotFoundError
+    │   ├── SchemaMismatchError
+    │   ├── InvalidSchemaError
+    │   ├── UnsupportedTypeError
+    │   ├── PartitionColumnError
+    │   ├── ColumnNotFoundError
+    │   ├── InvalidOptionError
+    │   ├── InvalidTablePropertyError
+    │   ├── ConstraintViolationError
+    │   ├── UnsupportedOperationError
+    │   └── TransactionActiveError
+    ├── UnsupportedFeatureError         use a newer lakelog, or drop the feature from the table
+    ├── CorruptLogError                 repair the table
+    │   ├── MissingCommitError
+    │   ├── PathEscapesTableError
+    │   └── PathOutsideTableError
+    ├── DataFileMissingError            (also FileNotFoundError) restore the file or read another version
+    ├── StorageError                    fix the configuration or the store
+    │   ├── UnknownSchemeError
+    │   └── StoreConfigurationError
+    ├── SessionNotEnabledError          call lakelog.spark.enable(spark)
+    ├── DeltaConcurrentModificationException   read again, run again
+    │   ├── ConcurrentWriteException
+    │   ├── MetadataChangedException
+    │   ├── ProtocolChangedException
+    │   ├── ConcurrentAppendException
+    │   ├── ConcurrentDeleteReadException
+    │   ├── ConcurrentDeleteDeleteException
+    │   └── ConcurrentTransactionException
+    └── CommitOutcomeUnknown            ask the log later; delete nothing
+
+A message names the table, what was asked, and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class LakelogError(Exception):
+    """Root of every error raised by lakelog."""
+
+
+class InvalidRequestError(LakelogError):
+    """What was asked cannot be done; the table is untouched."""
+
+
+class NotADeltaTableError(InvalidRequestError, FileNotFoundError):
+    """There is no Delta table at the path."""
+
+
+class TableExistsError(InvalidRequestError, FileExistsError):
+    """Something is already at the path, and the save mode says to stop then."""
+
+
+class VersionNotFoundError(InvalidRequestError):
+    """The version or time asked for is not in the log.
+
+    Args:
+        message: what the user reads.
+        asked: the version asked for, None when a time was asked for.
+        earliest: the oldest version that can be rebuilt.
+        latest: the newest version.
+    """
+
+    def __init__(self, message: str, *, asked: int | None = None, earliest: int | None = None, latest: int | None = None) -> None:
+        super().__init__(message)
+        self.asked = asked
+        self.earliest = earliest
+        self.latest = latest
+
+
+class SchemaMismatchError(InvalidRequestError):
+    """The data's schema does not fit the table's.
+
+    Args:
+        message: what the user reads.
+        differences: one sentence per column that differs.
+    """
+
+    def __init__(self, message: str, *, differences: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.differences = tuple(differences)
+
+
+class InvalidSchemaError(InvalidRequestError):
+    """A schema that no table may have: duplicate names, forbidden characters, no column."""
+
+
+class UnsupportedTypeError(InvalidRequestError):
+    """A data type that Delta cannot hold, or that lakelog does not know."""
+
+
+class PartitionColumnError(InvalidRequestError):
+    """Partition columns that are absent, of a type that cannot partition, all columns, or other than the table's."""
+
+
+class ColumnNotFoundError(InvalidRequestError):
+    """A column that the table does not have."""
+
+
+class InvalidOptionError(InvalidRequestError):
+    """A reader or writer option with a value that makes no sense, or two that exclude each other."""
+
+
+class InvalidTablePropertyError(InvalidRequestError):
+    """A table property whose value cannot be parsed."""
+
+
+class ConstraintViolationError(InvalidRequestError):
+    """Rows that the table's constraints refuse."""
+
+
+class UnsupportedOperationError(InvalidRequestError):
+    """A statement or an API call that lakelog refuses by name."""
+
+
+class TransactionActiveError(InvalidRequestError):
+    """A transaction was started inside another one of the same thread."""
+
+
+class UnsupportedFeatureError(LakelogError):
+    """The table uses features that this lakelog does not implement.
+
+    Args:
+        message: what the user reads.
+        features: their names as PROTOCOL.md spells them, or ``minReaderVersion=N``.
+    """
+
+    def __init__(self, message: str, *, features: Sequence[str]) -> None:
+        super().__init__(message)
+        self.features = tuple(features)
+
+
+class CorruptLogError(LakelogError):
+    """The log holds what the protocol does not allow."""
+
+
+class MissingCommitError(CorruptLogError):
+    """A commit file between two others, or after the checkpoint, is gone."""
+
+
+class PathEscapesTableError(CorruptLogError):
+    """A file path in the log leaves the table's folder by ``..``."""
+
+
+class PathOutsideTableError(CorruptLogError):
+    """An absolute file path in the log lies on another filesystem than the table."""
+
+
+class DataFileMissingError(LakelogError, FileNotFoundError):
+    """A data file that the log names is gone."""
+
+
+class StorageError(LakelogError):
+    """The store under the table cannot do what was asked."""
+
+
+class UnknownSchemeError(StorageError):
+    """No LogStore is registered for the path's scheme."""
+
+
+class StoreConfigurationError(StorageError):
+    """Settings of a LogStore that are missing or disagree."""
+
+
+class SessionNotEnabledError(LakelogError):
+    """The Spark session does not serve Delta through lakelog."""
+
+
+class DeltaConcurrentModificationException(LakelogError):
+    """Another writer committed something that this transaction must not ignore."""
+
+
+class ConcurrentWriteException(DeltaConcurrentModificationException):
+    """Another commit landed since this transaction's snapshot, and it cannot be reconciled."""
+
+
+class MetadataChangedException(DeltaConcurrentModificationException):
+    """Another commit changed the table's metadata."""
+
+
+class ProtocolChangedException(DeltaConcurrentModificationException):
+    """Another commit changed the table's protocol."""
+
+
+class ConcurrentAppendException(DeltaConcurrentModificationException):
+    """Another commit added files that this transaction would have read."""
+
+
+class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
+    """Another commit removed files that this transaction read."""
+
+
+class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
+    """Another commit removed files that this transaction removes."""
+
+
+class ConcurrentTransactionException(DeltaConcurrentModificationException):
+    """Another commit of the same application id landed first."""
+
+
+class CommitOutcomeUnknown(LakelogError):
+    """Nobody could tell whether the commit landed; its data files must stay.
+
+    Args:
+        message: what the user reads.
+        version: the version that was attempted.
+        txn_id: the attempt's ``commitInfo.txnId``.
+    """
+
+    def __init__(self, message: str, *, version: int, txn_id: str) -> None:
+        super().__init__(message)
+        self.version = version
+        self.txn_id = txn_id

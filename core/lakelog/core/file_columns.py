@@ -1,0 +1,236 @@
+"""File actions as Arrow columns: a table of a million files is a handful of buffers, not a million Python objects.
+
+`FILES_SCHEMA` holds live files and `TOMBSTONES_SCHEMA` removed ones; both carry ``key``, the identity that
+PROTOCOL.md ("Action Reconciliation") gives a logical file: canonical path, ``|``, unique id of its deletion vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakelog.core.actions import AddFile, DeletionVectorDescriptor, RemoveFile
+from lakelog.core.errors import CorruptLogError
+from lakelog.core.paths import canonical_keys
+
+STRING_MAP = pa.map_(pa.string(), pa.string())
+
+DELETION_VECTOR = pa.struct(
+    [
+        pa.field("storageType", pa.string()),
+        pa.field("pathOrInlineDv", pa.string()),
+        pa.field("offset", pa.int32()),
+        pa.field("sizeInBytes", pa.int32()),
+        pa.field("cardinality", pa.int64()),
+    ]
+)
+
+FILES_SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("partitionValues", STRING_MAP),
+        pa.field("size", pa.int64()),
+        pa.field("modificationTime", pa.int64()),
+        pa.field("stats", pa.string()),
+        pa.field("tags", STRING_MAP),
+        pa.field("deletionVector", DELETION_VECTOR),
+        pa.field("baseRowId", pa.int64()),
+        pa.field("defaultRowCommitVersion", pa.int64()),
+        pa.field("clusteringProvider", pa.string()),
+        pa.field("key", pa.string()),
+    ]
+)
+
+TOMBSTONES_SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("deletionTimestamp", pa.int64()),
+        pa.field("dataChange", pa.bool_()),
+        pa.field("extendedFileMetadata", pa.bool_()),
+        pa.field("partitionValues", STRING_MAP),
+        pa.field("size", pa.int64()),
+        pa.field("deletionVector", DELETION_VECTOR),
+        pa.field("baseRowId", pa.int64()),
+        pa.field("defaultRowCommitVersion", pa.int64()),
+        pa.field("key", pa.string()),
+    ]
+)
+
+_REQUIRED: Mapping[str, Sequence[str]] = {
+    "add": ("path", "partitionValues", "size", "modificationTime"),
+    "remove": ("path",),
+}
+
+# What Arrow raises for a value that does not fit the column, and Python for a row that is no object.
+_MISFITS = (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError)
+
+JsonRow: TypeAlias = dict[str, object]
+
+
+class MisfitError(Exception):
+    """Rows that the columns cannot hold; which row and why is for the codec of one action to say."""
+
+
+def rows_to_files(rows: Sequence[JsonRow], root: str) -> pa.RecordBatch:
+    """The inner objects of ``add`` actions as a batch of `FILES_SCHEMA`.
+
+    Args:
+        rows: parsed JSON.
+        root: the table's root, unencoded; paths are canonical in relation to it.
+
+    Raises:
+        MisfitError: a field is missing or of the wrong type.
+    """
+    return _rows_to_batch(rows, FILES_SCHEMA, "add", root)
+
+
+def rows_to_tombstones(rows: Sequence[JsonRow], root: str) -> pa.RecordBatch:
+    """The inner objects of ``remove`` actions as a batch of `TOMBSTONES_SCHEMA`; see `rows_to_files`."""
+    return _rows_to_batch(rows, TOMBSTONES_SCHEMA, "remove", root)
+
+
+def structs_to_files(structs: pa.StructArray, root: str) -> pa.RecordBatch:
+    """The non-null rows of a checkpoint's ``add`` column as a batch of `FILES_SCHEMA`.
+
+    Raises:
+        CorruptLogError: a required field is missing or a column has a type that the protocol does not give it.
+    """
+    return _structs_to_batch(structs, FILES_SCHEMA, "add", root)
+
+
+def structs_to_tombstones(structs: pa.StructArray, root: str) -> pa.RecordBatch:
+    """The non-null rows of a checkpoint's ``remove`` column as a batch of `TOMBSTONES_SCHEMA`; see `structs_to_files`."""
+    return _structs_to_batch(structs, TOMBSTONES_SCHEMA, "remove", root)
+
+
+def files_to_adds(files: pa.Table) -> list[AddFile]:
+    """One `AddFile` per row of a `FILES_SCHEMA` table; for the few files that a plan or a commit touches.
+
+    ``data_change`` is False: that a file is part of the table changes no data.
+    """
+    return [
+        AddFile(
+            path=row["path"],
+            partition_values=dict(row["partitionValues"]),
+            size=row["size"],
+            modification_time=row["modificationTime"],
+            data_change=False,
+            stats=row["stats"],
+            tags=None if row["tags"] is None else dict(row["tags"]),
+            deletion_vector=_descriptor(row["deletionVector"]),
+            base_row_id=row["baseRowId"],
+            default_row_commit_version=row["defaultRowCommitVersion"],
+            clustering_provider=row["clusteringProvider"],
+        )
+        for row in files.to_pylist()
+    ]
+
+
+def tombstones_to_removes(tombstones: pa.Table) -> list[RemoveFile]:
+    """One `RemoveFile` per row of a `TOMBSTONES_SCHEMA` table, without statistics and tags."""
+    return [
+        RemoveFile(
+            path=row["path"],
+            deletion_timestamp=row["deletionTimestamp"],
+            data_change=bool(row["dataChange"]),
+            extended_file_metadata=row["extendedFileMetadata"],
+            partition_values=None if row["partitionValues"] is None else dict(row["partitionValues"]),
+            size=row["size"],
+            deletion_vector=_descriptor(row["deletionVector"]),
+            base_row_id=row["baseRowId"],
+            default_row_commit_version=row["defaultRowCommitVersion"],
+        )
+        for row in tombstones.to_pylist()
+    ]
+
+
+def logical_keys(paths: pa.Array, vectors: pa.StructArray, root: str) -> pa.Array:
+    """The ``key`` column: canonical path, ``|``, unique id of the deletion vector or nothing.
+
+    Raises:
+        PathEscapesTableError: a path leaves the table by ``..``.
+    """
+    keys = canonical_keys(paths, root)
+    if vectors.null_count == len(vectors):
+        return pc.binary_join_element_wise(keys, "", "|")
+    storage, location, offset = (pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset"))
+    at = pc.binary_join_element_wise("", pc.cast(offset, pa.string()), "@", null_handling="emit_null")
+    identity = pc.binary_join_element_wise(storage, location, pc.fill_null(at, ""), "", null_handling="emit_null")
+    return pc.binary_join_element_wise(keys, pc.fill_null(identity, ""), "|")
+
+
+def _rows_to_batch(rows: Sequence[JsonRow], schema: pa.Schema, kind: str, root: str) -> pa.RecordBatch:
+    columns: dict[str, pa.Array] = {}
+    try:
+        for field in schema:
+            if field.name == "key":
+                continue
+            values: list[object] = [row.get(field.name) for row in rows]
+            if pa.types.is_map(field.type):
+                values = [None if value is None else list(value.items()) for value in values]  # type: ignore[attr-defined]
+            columns[field.name] = pa.array(values, type=field.type)
+    except _MISFITS as error:
+        raise MisfitError(str(error)) from error
+    if any(columns[name].null_count for name in _REQUIRED[kind]):
+        raise MisfitError("a required field is missing")
+    columns["key"] = logical_keys(columns["path"], columns["deletionVector"], root)
+    return pa.RecordBatch.from_pydict(columns, schema=schema)
+
+
+def _structs_to_batch(structs: pa.StructArray, schema: pa.Schema, kind: str, root: str) -> pa.RecordBatch:
+    present = structs.filter(pc.is_valid(structs))
+    children = dict(zip((field.name for field in present.type), present.flatten(), strict=True))
+    columns: dict[str, pa.Array] = {}
+    for field in schema:
+        if field.name == "key":
+            continue
+        child = children.get(field.name)
+        if child is None:
+            columns[field.name] = pa.nulls(len(present), type=field.type)
+            continue
+        try:
+            columns[field.name] = conform(child, field.type)
+        except _MISFITS as error:
+            raise CorruptLogError(
+                f"checkpoint column {kind}.{field.name} has type {child.type}, which does not fit {field.type}"
+            ) from error
+    for name in _REQUIRED[kind]:
+        if columns[name].null_count:
+            raise CorruptLogError(f"checkpoint column {kind}.{name} holds a null")
+    columns["key"] = logical_keys(columns["path"], columns["deletionVector"], root)
+    return pa.RecordBatch.from_pydict(columns, schema=schema)
+
+
+def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The array in exactly the type ``target``: maps and structs are rebuilt, since writers name their parts differently.
+
+    Struct fields that the array lacks are null; those that the target lacks are left out.
+
+    Raises:
+        pyarrow.ArrowException: values that the target cannot hold.
+    """
+    if array.type.equals(target):
+        return array
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_map(target) and pa.types.is_map(array.type):
+        # The sum is a fresh buffer: from_arrays takes no mask beside offsets that are themselves a slice.
+        offsets = pc.add(array.offsets, pa.scalar(0, pa.int32()))
+        keys, items = conform(array.keys, target.key_type), conform(array.items, target.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=array.is_null() if array.null_count else None)
+    if pa.types.is_struct(target) and pa.types.is_struct(array.type):
+        given = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+        parts = [
+            conform(given[field.name], field.type) if field.name in given else pa.nulls(len(array), type=field.type) for field in target
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(target), mask=array.is_null())
+    return array.cast(target)
+
+
+def _descriptor(value: Mapping[str, object] | None) -> DeletionVectorDescriptor | None:
+    if value is None:
+        return None
+    return DeletionVectorDescriptor.from_json({name: item for name, item in value.items() if item is not None})

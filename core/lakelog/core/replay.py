@@ -1,0 +1,253 @@
+"""Replay: a fold of commits and checkpoints into columnar state (PROTOCOL.md, "Action Reconciliation").
+
+The newest reference to a logical file wins, the newest ``protocol`` and ``metaData``, the newest ``txn`` per
+application and ``domainMetadata`` per domain. Within one commit a later line counts as newer. Many commits are folded
+at once: their file actions gather in chunks of Arrow columns and meet the base state in one anti-join.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakelog.core.actions import Action, DomainMetadata, Metadata, Protocol, SetTransaction, parse_commit, serialize_commit
+from lakelog.core.errors import CorruptLogError, MissingCommitError
+from lakelog.core.file_columns import FILES_SCHEMA, TOMBSTONES_SCHEMA, JsonRow, MisfitError, rows_to_files, rows_to_tombstones
+
+__all__ = ["FILES_SCHEMA", "TOMBSTONES_SCHEMA", "Fold", "LogState"]
+
+# Parsed rows that wait as Python objects before they become columns.
+_ROWS_PER_CHUNK = 8192
+
+# Tables grow by a chunk per refresh; past this many, kernels lose more to chunk overhead than a copy costs.
+_MAX_CHUNKS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """What the log says up to and including a version. Immutable; `Fold` makes the next one.
+
+    Attributes:
+        version: the newest version folded in, -1 for the empty state.
+        files: live files, `FILES_SCHEMA`.
+        tombstones: removed files, `TOMBSTONES_SCHEMA`.
+        transactions: newest ``txn`` per application id.
+        domains: live metadata domains by name.
+        in_commit_timestamp: ``commitInfo.inCommitTimestamp`` of the newest commit in milliseconds, None where it has none.
+    """
+
+    version: int = -1
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    files: pa.Table = field(default_factory=FILES_SCHEMA.empty_table)
+    tombstones: pa.Table = field(default_factory=TOMBSTONES_SCHEMA.empty_table)
+    transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+    in_commit_timestamp: int | None = None
+
+    def without_expired(self, *, now_ms: int, retention_ms: int) -> LogState:
+        """The state without tombstones whose ``deletionTimestamp`` plus retention lies before now; one without a time has expired."""
+        if not self.tombstones.num_rows:
+            return self
+        unexpired = pc.fill_null(pc.greater_equal(self.tombstones["deletionTimestamp"], now_ms - retention_ms), False)
+        if pc.all(unexpired).as_py():
+            return self
+        return replace(self, tombstones=self.tombstones.filter(unexpired))
+
+
+class Fold:
+    """Gathers commits in ascending order on top of a base state; `finish` gives the new state.
+
+    Args:
+        base: the state to start from.
+        root: the table's root, unencoded; file keys are canonical in relation to it, and messages name it.
+    """
+
+    def __init__(self, base: LogState, *, root: str) -> None:
+        self._base = base
+        self._root = root
+        self._version = base.version
+        self._protocol = base.protocol
+        self._metadata = base.metadata
+        self._transactions = dict(base.transactions)
+        self._domains = dict(base.domains)
+        self._in_commit_timestamp = base.in_commit_timestamp
+        self._files = _Gatherer(FILES_SCHEMA)
+        self._tombstones = _Gatherer(TOMBSTONES_SCHEMA)
+        self._pending = _Pending()
+        self._sequence = 0
+
+    def add_commit(self, version: int, data: bytes, source: str) -> None:
+        """Fold a commit file in.
+
+        Args:
+            version: must be the one after the newest so far.
+            data: the file's bytes.
+            source: the file's path, for messages.
+
+        Raises:
+            MissingCommitError: ``version`` is not the next one.
+            CorruptLogError: a line is not a valid action; names the source and the line.
+        """
+        if version != self._version + 1:
+            raise MissingCommitError(
+                f"Delta table {self._root}: commit {self._version + 1} is missing from the log (the next one is {version}). "
+                "Restore the file, or read an older version."
+            )
+        self._in_commit_timestamp = None
+        pending = self._pending
+        pending.sources.append((data, source))
+        for line in io.BytesIO(data):
+            if line.isspace():
+                continue
+            self._sequence += 1
+            try:
+                self._add_line(line, pending)
+            except (orjson.JSONDecodeError, CorruptLogError, MisfitError) as error:
+                self._explain(str(error))
+            if len(pending.adds) + len(pending.removes) >= _ROWS_PER_CHUNK:
+                self._flush()
+                pending = self._pending
+                pending.sources.append((data, source))
+        self._version = version
+
+    def add_actions(self, version: int, actions: Iterable[Action]) -> None:
+        """Fold the actions of one commit in, as `add_commit` does with its bytes."""
+        self.add_commit(version, serialize_commit(actions), f"version {version}")
+
+    def finish(self) -> LogState:
+        """The state after everything added so far.
+
+        Raises:
+            CorruptLogError: a file action has a field that is missing or of the wrong type; names the source and the line.
+        """
+        self._flush()
+        adds, removes = _newest(self._files.table()), _newest(self._tombstones.table())
+        files, tombstones = self._base.files, self._base.tombstones
+        if adds.num_rows or removes.num_rows:
+            seen = pa.chunked_array([*adds["key"].chunks, *removes["key"].chunks], type=pa.string())
+            files = _append(_without(files, seen), adds.filter(_newer(adds, removes)), FILES_SCHEMA)
+            tombstones = _append(_without(tombstones, seen), removes.filter(_newer(removes, adds)), TOMBSTONES_SCHEMA)
+        return LogState(
+            version=self._version,
+            protocol=self._protocol,
+            metadata=self._metadata,
+            files=files,
+            tombstones=tombstones,
+            transactions=self._transactions,
+            domains=self._domains,
+            in_commit_timestamp=self._in_commit_timestamp,
+        )
+
+    def _add_line(self, line: bytes, pending: _Pending) -> None:
+        action = orjson.loads(line)
+        if not isinstance(action, dict) or len(action) != 1:
+            raise MisfitError("an action must be an object with one key")
+        ((kind, value),) = action.items()
+        if kind == "add":
+            pending.adds.append(value)
+            pending.add_sequences.append(self._sequence)
+        elif kind == "remove":
+            pending.removes.append(value)
+            pending.remove_sequences.append(self._sequence)
+        elif kind == "protocol":
+            self._protocol = Protocol.from_json(value)
+        elif kind == "metaData":
+            self._metadata = Metadata.from_json(value)
+        elif kind == "txn":
+            transaction = SetTransaction.from_json(value)
+            self._transactions[transaction.app_id] = transaction
+        elif kind == "domainMetadata":
+            domain = DomainMetadata.from_json(value)
+            if domain.removed:
+                self._domains.pop(domain.domain, None)
+            else:
+                self._domains[domain.domain] = domain
+        elif kind == "commitInfo" and isinstance(value, dict):
+            timestamp = value.get("inCommitTimestamp")
+            self._in_commit_timestamp = timestamp if isinstance(timestamp, int) else None
+
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, _Pending()
+        try:
+            if pending.adds:
+                self._files.append(rows_to_files(pending.adds, self._root), pending.add_sequences)
+            if pending.removes:
+                self._tombstones.append(rows_to_tombstones(pending.removes, self._root), pending.remove_sequences)
+        except MisfitError as error:
+            self._pending = pending
+            self._explain(str(error))
+
+    def _explain(self, reason: str) -> NoReturn:
+        """Raise the error that names file and line: the codec of single actions is slower and says more."""
+        remedy = "The file is damaged: restore it, or read a version before it."
+        source = self._pending.sources[-1][1]
+        for data, name in self._pending.sources:
+            try:
+                parse_commit(data, name)
+            except CorruptLogError as error:
+                raise CorruptLogError(f"Delta table {self._root}: {error}. {remedy}") from error
+        raise CorruptLogError(f"Delta table {self._root}: {source}: {reason}. {remedy}")
+
+
+class _Pending:
+    """Rows that are not columns yet, each with its place in the order of all lines, and the commits they came from."""
+
+    __slots__ = ("add_sequences", "adds", "remove_sequences", "removes", "sources")
+
+    def __init__(self) -> None:
+        self.adds: list[JsonRow] = []
+        self.add_sequences: list[int] = []
+        self.removes: list[JsonRow] = []
+        self.remove_sequences: list[int] = []
+        self.sources: list[tuple[bytes, str]] = []
+
+
+class _Gatherer:
+    """Batches of file actions, each row with its ``sequence``."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema.append(pa.field("sequence", pa.int64()))
+        self._batches: list[pa.RecordBatch] = []
+
+    def append(self, batch: pa.RecordBatch, sequences: list[int]) -> None:
+        columns = [*batch.columns, pa.array(sequences, pa.int64())]
+        self._batches.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def table(self) -> pa.Table:
+        return pa.Table.from_batches(self._batches, schema=self._schema)
+
+
+def _newest(rows: pa.Table) -> pa.Table:
+    """The row with the highest sequence per key."""
+    if pc.count_distinct(rows["key"]).as_py() == rows.num_rows:
+        return rows
+    newest = rows.select(["key", "sequence"]).group_by("key").aggregate([("sequence", "max")])
+    return rows.filter(pc.is_in(rows["sequence"], value_set=newest["sequence_max"]))
+
+
+def _newer(rows: pa.Table, others: pa.Table) -> pa.ChunkedArray:
+    """True for each row that no row of ``others`` with the same key comes after."""
+    found = pc.index_in(rows["key"], value_set=others["key"])
+    return pc.fill_null(pc.greater(rows["sequence"], pc.take(others["sequence"], found)), True)
+
+
+def _without(base: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+    if not base.num_rows:
+        return base
+    gone = pc.is_in(base["key"], value_set=keys)
+    return base.filter(pc.invert(gone)) if pc.any(gone).as_py() else base
+
+
+def _append(base: pa.Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    rows = rows.select(schema.names)
+    if not rows.num_rows:
+        return base
+    whole = pa.concat_tables([base, rows])
+    return whole.combine_chunks() if whole.column(0).num_chunks > _MAX_CHUNKS else whole

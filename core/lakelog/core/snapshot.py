@@ -1,0 +1,134 @@
+"""A version of a table as a value: everything that the log says about it, ready to plan on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakelog.core.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from lakelog.core.errors import CorruptLogError, InvalidTablePropertyError
+from lakelog.core.file_columns import files_to_adds, tombstones_to_removes
+from lakelog.core.replay import LogState
+from lakelog.core.schema import StructType, parse_schema
+from lakelog.core.table_features import check_readable
+from lakelog.core.table_properties import TableProperties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One version of a table, immutable.
+
+    Attributes:
+        root: the table's root, unencoded.
+        state: what replay gave; holds the columns that `files` and `tombstones` show.
+        protocol: what a client must implement.
+        metadata: the ``metaData`` action in force.
+        schema: its schema, parsed.
+        properties: its table properties, typed.
+        timestamp_ms: when the version was committed, milliseconds since the epoch: the in-commit timestamp where the
+            log holds one, else the commit file's time.
+    """
+
+    root: str
+    state: LogState
+    protocol: Protocol
+    metadata: Metadata
+    schema: StructType
+    properties: TableProperties
+    timestamp_ms: int
+
+    @classmethod
+    def from_state(cls, state: LogState, *, root: str, timestamp_ms: int, now_ms: int) -> Snapshot:
+        """The snapshot of a replayed state, its expired tombstones dropped.
+
+        Args:
+            state: replayed up to the wanted version.
+            root: the table's root, unencoded; messages name it.
+            timestamp_ms: the commit file's time, used when the state has no in-commit timestamp.
+            now_ms: the clock that tombstones expire by.
+
+        Raises:
+            CorruptLogError: the log never set a protocol or metadata, or the schema cannot be parsed.
+            UnsupportedFeatureError: the table needs a reader feature that lakelog does not implement.
+        """
+        protocol, metadata = state.protocol, state.metadata
+        if protocol is None or metadata is None:
+            missing = " and no ".join(name for name, action in (("protocol", protocol), ("metaData", metadata)) if action is None)
+            raise CorruptLogError(
+                f"Delta table {root}: the log up to version {state.version} holds no {missing} action, so it describes no table. "
+                "Restore the log's first commit, or create the table anew at another path."
+            )
+        check_readable(protocol, root)
+        properties = TableProperties(metadata.configuration)
+        # A property that only writers act on is no reason to refuse a read; nothing expires then.
+        with suppress(InvalidTablePropertyError):
+            state = state.without_expired(now_ms=now_ms, retention_ms=properties.deleted_file_retention_ms)
+        return cls(
+            root=root,
+            state=state,
+            protocol=protocol,
+            metadata=metadata,
+            schema=parse_schema(metadata.schema_json),
+            properties=properties,
+            timestamp_ms=timestamp_ms if state.in_commit_timestamp is None else state.in_commit_timestamp,
+        )
+
+    @property
+    def version(self) -> int:
+        """The version, from 0."""
+        return self.state.version
+
+    @property
+    def files(self) -> pa.Table:
+        """Live files, `lakelog.core.replay.FILES_SCHEMA`."""
+        return self.state.files
+
+    @property
+    def tombstones(self) -> pa.Table:
+        """Removed files that have not expired, `lakelog.core.replay.TOMBSTONES_SCHEMA`."""
+        return self.state.tombstones
+
+    @property
+    def transactions(self) -> Mapping[str, SetTransaction]:
+        """Newest ``txn`` action per application id."""
+        return self.state.transactions
+
+    @property
+    def domains(self) -> Mapping[str, DomainMetadata]:
+        """Live ``domainMetadata`` by domain."""
+        return self.state.domains
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Names of the partition columns in the order the table gives them."""
+        return self.metadata.partition_columns
+
+    @property
+    def num_files(self) -> int:
+        """How many live files the version has."""
+        return int(self.state.files.num_rows)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all live files, as their ``add`` actions give it."""
+        return int(pc.sum(self.state.files["size"]).as_py() or 0)
+
+    def add_files(self, indices: Sequence[int] | pa.Array | None = None) -> list[AddFile]:
+        """The ``add`` actions of some rows of `files`, all of them by default; ``data_change`` is False.
+
+        Args:
+            indices: row numbers into `files`, in the order wanted.
+        """
+        return files_to_adds(self.files if indices is None else self.files.take(_indices(indices)))
+
+    def remove_actions(self) -> list[RemoveFile]:
+        """The tombstones as actions; for tests and small tables."""
+        return tombstones_to_removes(self.tombstones)
+
+
+def _indices(indices: Sequence[int] | pa.Array) -> pa.Array:
+    return indices if isinstance(indices, pa.Array) else pa.array(indices, pa.int64())

@@ -1,0 +1,79 @@
+"""What the parts of the adapter share on one driver: table logs, sessions, and the forms of a table's path."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+from pyspark.sql import SparkSession
+
+from lakelog.spark import jvm
+from lakelog.spark.delta_logs import DeltaLogs
+from lakelog.storage.environment import Environment
+
+_KEPT_PATHS = 4096
+
+
+class Context:
+    """One per JVM.
+
+    Args:
+        spark: the session that was enabled first.
+        environment: clock, sleep and randomness.
+    """
+
+    def __init__(self, spark: SparkSession, environment: Environment) -> None:
+        self._first = spark
+        self._sessions: dict[str, SparkSession] = {}
+        self._roots: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self.logs = DeltaLogs(lambda: self.settings(self._first), environment)
+        self.environment = environment
+        self.engine_info = f"Apache-Spark/{spark.version} lakelog/{_own_version()}"
+
+    def add(self, spark: SparkSession) -> None:
+        """Let callbacks from the JVM session behind this PySpark session find it."""
+        self._sessions[jvm.session_id(spark)] = spark
+
+    def remove(self, session_id: str) -> None:
+        """Forget a session."""
+        self._sessions.pop(session_id, None)
+
+    def session(self, session_id: str) -> SparkSession:
+        """The PySpark session for a JVM session's id; the enabled one stands in for sessions that Spark cloned."""
+        return self._sessions.get(session_id, self._first)
+
+    def settings(self, spark: SparkSession) -> Mapping[str, str]:
+        """The session's conf entries that concern LogStores and defaults."""
+        return {key: value for key, value in spark.conf.getAll.items() if ".logstore." in key.lower() or ".properties.defaults." in key}
+
+    def zone(self, spark: SparkSession) -> str:
+        """The session's time zone."""
+        return str(spark.conf.get("spark.sql.session.timeZone"))
+
+    def root(self, spark: SparkSession, path: str) -> str:
+        """A table's root as core and storage know it: absolute, unencoded, local paths without a scheme."""
+        key = (jvm.session_id(spark), path)
+        found = self._roots.get(key)
+        if found is None:
+            found = self._roots[key] = self.local_root(jvm.qualified_path(spark, path))
+            while len(self._roots) > _KEPT_PATHS:
+                self._roots.popitem(last=False)
+        return found
+
+    @staticmethod
+    def local_root(hadoop_root: str) -> str:
+        """A root as Hadoop prints it in the form of `root`."""
+        return hadoop_root.removeprefix("file://").removeprefix("file:")
+
+    @staticmethod
+    def hadoop_root(root: str) -> str:
+        """The root with its scheme, whatever Hadoop's default filesystem is."""
+        return f"file:{root}" if root.startswith("/") else root
+
+
+def _own_version() -> str:
+    try:
+        return version("lakelog")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,249 @@
+"""What the Java shells hand over, and who answers it. One proxy alone is exposed to the JVM.
+
+py4j's callback server asks nobody for a token, so every call carries a secret made when the session was enabled; a call without it is
+refused before anything is looked at. An error is returned as a value: the shell throws it, and on the way back to the user's call it
+becomes the Python error again that was raised here.
+"""
+
+from __future__ import annotations
+
+import hmac
+import itertools
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+
+from lakelog.core.errors import (
+    DataFileMissingError,
+    InvalidOptionError,
+    LakelogError,
+    MetadataChangedException,
+    SessionNotEnabledError,
+    UnsupportedOperationError,
+)
+from lakelog.core.predicates import TRUE
+from lakelog.core.schema import StructType
+from lakelog.spark import delete, jvm, listing, reading, write
+from lakelog.spark.conditions import parse_filters
+from lakelog.spark.context import Context
+from lakelog.spark.delta_logs import HeldSnapshot
+from lakelog.spark.reading import Travel
+
+_log = logging.getLogger(__name__)
+_KEPT_ERRORS = 256
+_trips = itertools.count()
+_counted = 0
+
+
+def trips() -> int:
+    """How many questions the JVM has asked so far; for tests and benchmarks that count them."""
+    return _counted
+
+
+class FrontDoor:
+    """Answers the shells for all sessions of one JVM.
+
+    Args:
+        context: table logs and sessions.
+        secret: what every call must carry.
+    """
+
+    def __init__(self, context: Context, secret: str) -> None:
+        self._context = context
+        self._secret = secret
+        self._errors: OrderedDict[str, BaseException] = OrderedDict()
+        self._error_ids = itertools.count(1)
+        self._schemas: OrderedDict[str, HeldSnapshot] = OrderedDict()
+        self._lock = threading.Lock()
+        self._answers: Mapping[str, Callable[[SparkSession, Any, Any, Any], object]] = {
+            "read": self._read,
+            "write": self._write,
+            "insert": self._insert,
+            "list": self._list,
+            "table": self._table,
+            "exists": self._exists,
+            "refuse": self._refuse,
+            "delete": self._delete,
+        }
+
+    def apply(self, header: str, first: Any, second: Any, third: Any) -> object:
+        """One call from the JVM: ``secret, verb, session id`` by lines, two strings, one object."""
+        global _counted
+        told, _, rest = str(header).partition("\n")
+        if not hmac.compare_digest(told.encode(), self._secret.encode()):
+            _log.warning("refused a call to the callback channel that did not carry this session's secret")
+            return "\0\nlakelog: this channel serves its own Spark driver alone"
+        _counted = next(_trips) + 1
+        verb, _, session_id = rest.partition("\n")
+        try:
+            return self._answers[verb](self._context.session(session_id), first, second, third)
+        except BaseException as error:
+            return "\0" + self._keep(error)
+
+    def _keep(self, error: BaseException) -> str:
+        """``id NEWLINE message``; the error can be had back by its id."""
+        if not isinstance(error, LakelogError):
+            _log.debug("an error behind the front door", exc_info=error)
+        with self._lock:
+            identity = str(next(self._error_ids))
+            self._errors[identity] = error
+            while len(self._errors) > _KEPT_ERRORS:
+                self._errors.popitem(last=False)
+        return f"{identity}\n{str(error) or type(error).__name__}"
+
+    def error(self, identity: str) -> BaseException | None:
+        """The Python error behind a Java one. Without an id the door was closed."""
+        if not identity:
+            return SessionNotEnabledError(CLOSED)
+        with self._lock:
+            return self._errors.get(identity)
+
+    def missing_file(self, message: str) -> BaseException | None:
+        """Our error for Spark's "file does not exist", where the file belongs to a table that is held."""
+        if "FILE_NOT_EXIST" not in message and "FileNotFoundException" not in message:
+            return None
+        for held in self._context.logs.all_held():
+            root = held.snapshot.root
+            found = listing.named_file(message, root)
+            if found is not None:
+                days = held.snapshot.properties.deleted_file_retention_ms / 86_400_000
+                return DataFileMissingError(
+                    f"Delta table {root}: data file {found} is named by the log but is not there. Files that no version within "
+                    f"delta.deletedFileRetentionDuration ({days:g} days) needs may have been removed by VACUUM; others were deleted by hand. "
+                    "Read a newer version, or restore the file."
+                )
+        return None
+
+    def close(self) -> None:
+        """Forget the errors kept for callers."""
+        with self._lock:
+            self._errors.clear()
+
+    # what the shells ask ---------------------------------------------------------------------------------------------
+
+    def _read(self, spark: SparkSession, options: str, _second: object, _third: object) -> str:
+        given = _lowered(options)
+        path, travel = reading.travel_of(self._path(given, "read"), given, self._context.zone(spark))
+        return self._described(spark, path, travel)
+
+    def _described(self, spark: SparkSession, path: str, travel: Travel) -> str:
+        root = self._context.root(spark, path)
+        held = reading.resolve(self._context.logs, root, travel)
+        return self._tell(held, travel)
+
+    def _tell(self, held: HeldSnapshot, travel: Travel) -> str:
+        with self._lock:
+            self._schemas[reading.schema_id(held.snapshot)] = held
+            while len(self._schemas) > _KEPT_ERRORS:
+                self._schemas.popitem(last=False)
+        return reading.describe(held, travel, self._context.hadoop_root(held.snapshot.root))
+
+    def _write(self, spark: SparkSession, options: str, mode: str, dataset: Any) -> str:
+        given = _lowered(options)
+        path = self._path(given, "write")
+        frame = jvm.frame_from(dataset, spark)
+        return self._saved(spark, path, mode, given, frame)
+
+    def _saved(self, spark: SparkSession, path: str, mode: str, given: Mapping[str, str], frame: DataFrame) -> str:
+        request = write.WriteRequest.parse(self._context.root(spark, path), mode, given)
+        return self._tell(write.save(self._context, spark, request, frame), Travel())
+
+    def _insert(self, spark: SparkSession, root: str, how: str, dataset: Any) -> None:
+        mode, _, options = how.partition("\n")
+        given = _lowered(options or "{}")
+        self._saved(spark, root, mode, given, jvm.frame_from(dataset, spark))
+
+    def _list(self, _spark: SparkSession, wanted: str, known: str, _third: object) -> bytes:
+        root, version, schema_id, snapshot_id, filters = orjson.loads(wanted)
+        held = self._snapshot(self._context.local_root(root), version, snapshot_id)
+        self._check_schema(held, schema_id)
+        predicate = TRUE if filters == "[]" else parse_filters(filters)
+        return listing.answer(held.id, held.snapshot, predicate, with_files=held.id not in orjson.loads(known))
+
+    def _snapshot(self, root: str, version: str | None, snapshot_id: str | None) -> HeldSnapshot:
+        held = self._context.logs.find(snapshot_id) if snapshot_id else None
+        if held is not None:
+            return held
+        return self._context.logs.pinned(root, int(version)) if version is not None else self._context.logs.newest(root)
+
+    def _check_schema(self, held: HeldSnapshot, analysed: str) -> None:
+        if reading.schema_id(held.snapshot) == analysed:
+            return
+        with self._lock:
+            before = self._schemas.get(analysed)
+        if before is None or not _still_reads(before.snapshot.schema, held.snapshot.schema) or (
+            before.snapshot.partition_columns != held.snapshot.partition_columns
+        ):
+            raise MetadataChangedException(
+                f"Delta table {held.snapshot.root}: the schema changed since this DataFrame was made, and version {held.snapshot.version} "
+                "cannot be read with the old one. Read the table again."
+            )
+
+    def _table(self, spark: SparkSession, path: str, travel: str | None, _third: object) -> str:
+        asked = Travel()
+        if travel is not None:
+            kind, _, value = travel.partition("\n")
+            if kind == "timestamp":
+                asked = Travel(timestamp_ms=int(value) // 1000)
+            else:
+                _, asked = reading.travel_of(path, {"versionasof": value}, self._context.zone(spark))
+        else:
+            path, asked = reading.travel_of(path, {}, self._context.zone(spark))
+        return self._described(spark, path, asked)
+
+    def _exists(self, spark: SparkSession, path: str, _second: object, _third: object) -> bool:
+        return self._context.logs.exists(self._context.root(spark, path))
+
+    def _refuse(self, _spark: SparkSession, statement: str, table: str, _third: object) -> NoReturn:
+        raise UnsupportedOperationError(refusal(statement, table))
+
+    def _delete(self, spark: SparkSession, root: str, told: str, search: Any) -> int:
+        return delete.delete(self._context, spark, self._context.local_root(root), told, search)
+
+    @staticmethod
+    def _path(options: Mapping[str, str], verb: str) -> str:
+        path = options.get("path")
+        if not path:
+            raise InvalidOptionError(f'format("delta") needs the path of the table to {verb}: give it to load(), save() or option("path", ...).')
+        return path
+
+    class Java:
+        """What py4j implements on the JVM's side."""
+
+        implements = ("scala.Function4",)
+
+
+CLOSED = (
+    "This Spark session does not serve Delta tables: lakelog is not enabled, or was disabled. Call lakelog.spark.enable(spark) first."
+)
+
+_REMEDIES = {
+    "UPDATE": "Until then, overwrite the table with the changed rows.",
+    "MERGE": "Until then, join in a DataFrame and overwrite the table.",
+    "TRUNCATE TABLE": "DELETE FROM without a condition does the same.",
+    "a write to an old version": "Leave out the version: writes go to the newest one.",
+    "INSERT OVERWRITE of a part of the table": "Delete the rows first, then append.",
+}
+
+
+def refusal(statement: str, table: str) -> str:
+    """What a user reads of a statement that comes with a later release."""
+    where = f" on {table}" if table else ""
+    remedy = _REMEDIES.get(
+        statement, 'Write with df.write.format("delta").save(path) and read with delta.`path`; the metastore and the table were not touched.'
+    )
+    return f"lakelog does not support {statement} for Delta tables yet{where}. {remedy}"
+
+
+def _lowered(options: str) -> dict[str, str]:
+    return {str(name).lower(): str(value) for name, value in orjson.loads(options).items()}
+
+
+def _still_reads(before: StructType, now: StructType) -> bool:
+    fields = {field.name: field.type for field in now.fields}
+    return all(fields.get(field.name) == field.type for field in before.fields)

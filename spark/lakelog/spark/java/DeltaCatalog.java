@@ -1,0 +1,80 @@
+package lakelog;
+
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.DelegatingCatalogExtension;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.V1Table;
+import org.apache.spark.sql.connector.expressions.Transform;
+
+/** delta.`path`, tables of the metastore whose provider is Delta, and time travel in SQL; all else goes to Spark's own session catalog. */
+public class DeltaCatalog extends DelegatingCatalogExtension {
+  private static boolean isDelta(Object provider) {
+    return provider != null && ("delta".equalsIgnoreCase(provider.toString()) || "lakelog".equalsIgnoreCase(provider.toString()));
+  }
+
+  private static SparkSession session() { return (SparkSession) SparkSession.active(); }
+
+  private static boolean byPath(Identifier ident) {
+    return ident.namespace().length == 1 && isDelta(ident.namespace()[0]) && (ident.name().startsWith("/") || ident.name().contains(":/"));
+  }
+
+  private Table table(String path, String name, String travel) {
+    return new DeltaLogTable((String) Door.ask(session(), "table", path, travel, null), name, session());
+  }
+
+  private Table load(Identifier ident, String travel) throws NoSuchTableException {
+    if (byPath(ident)) return table(ident.name(), "delta.`" + ident.name() + "`", travel);
+    Table found = super.loadTable(ident);
+    if (!(found instanceof V1Table) || ((V1Table) found).catalogTable().provider().isEmpty()) return found;
+    CatalogTable known = ((V1Table) found).catalogTable();
+    return isDelta(known.provider().get()) ? table(new Path(known.location()).toString(), found.name(), travel) : found;
+  }
+
+  public Table loadTable(Identifier ident) throws NoSuchTableException { return load(ident, null); }
+
+  public Table loadTable(Identifier ident, java.util.Set writePrivileges) throws NoSuchTableException { return load(ident, null); }
+
+  public Table loadTable(Identifier ident, String version) throws NoSuchTableException {
+    Table found = load(ident, "version\n" + version);
+    return found instanceof DeltaLogTable ? found : super.loadTable(ident, version);
+  }
+
+  public Table loadTable(Identifier ident, long microseconds) throws NoSuchTableException {
+    Table found = load(ident, "timestamp\n" + microseconds);
+    return found instanceof DeltaLogTable ? found : super.loadTable(ident, microseconds);
+  }
+
+  public boolean tableExists(Identifier ident) {
+    if (!byPath(ident)) return super.tableExists(ident);
+    return Boolean.TRUE.equals(Door.ask(session(), "exists", ident.name(), null, null));
+  }
+
+  public Table alterTable(Identifier ident, TableChange[] changes) throws NoSuchTableException {
+    if (load(ident, null) instanceof DeltaLogTable) Door.ask(session(), "refuse", "ALTER TABLE", ident.toString(), null);
+    return super.alterTable(ident, changes);
+  }
+
+  public Table createTable(Identifier ident, Column[] columns, Transform[] partitions, java.util.Map properties)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    if (byPath(ident) || isDelta(properties.get("provider"))) Door.ask(session(), "refuse", "CREATE TABLE", ident.toString(), null);
+    return super.createTable(ident, columns, partitions, properties);
+  }
+
+  public boolean dropTable(Identifier ident) {
+    if (byPath(ident)) Door.ask(session(), "refuse", "DROP TABLE", ident.name(), null);
+    return super.dropTable(ident);
+  }
+
+  public void renameTable(Identifier from, Identifier to) throws NoSuchTableException, TableAlreadyExistsException {
+    if (byPath(from)) Door.ask(session(), "refuse", "ALTER TABLE RENAME", from.name(), null);
+    super.renameTable(from, to);
+  }
+}

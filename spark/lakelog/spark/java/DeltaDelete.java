@@ -1,0 +1,33 @@
+package lakelog;
+
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
+
+/** DELETE FROM with the result that delta-spark's users know: num_affected_rows. */
+public class DeltaDelete extends DeleteFromTable {
+  private final Seq result;
+
+  public DeltaDelete(LogicalPlan table, Expression condition, Seq result) {
+    super(table, condition);
+    this.result = result;
+  }
+
+  static Seq result() {
+    return org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes(new StructType().add("num_affected_rows", DataTypes.LongType, true));
+  }
+
+  public Seq output() { return result; }
+
+  public DeleteFromTable withNewChildInternal(LogicalPlan child) { return new DeltaDelete(child, condition(), result); }
+
+  public org.apache.spark.sql.catalyst.trees.TreeNode makeCopy(Object[] arguments) {
+    return new DeltaDelete((LogicalPlan) arguments[0], (Expression) arguments[1], result);
+  }
+
+  public String nodeName() { return "DeltaDelete"; }
+}

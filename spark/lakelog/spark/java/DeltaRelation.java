@@ -1,0 +1,48 @@
+package lakelog;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.sources.InsertableRelation;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/** A native scan, and INSERT INTO that comes to us instead of writing bare Parquet past the log. */
+public class DeltaRelation extends HadoopFsRelation implements InsertableRelation {
+  private final SparkSession owner;
+  private final String root;
+
+  public DeltaRelation(DeltaLogFileIndex index, StructType all, scala.collection.immutable.Map options, SparkSession session) {
+    super(index, index.partitionSchema(), all, scala.Option.empty(), new ParquetFileFormat(), options, session);
+    this.owner = session;
+    this.root = index.root;
+  }
+
+  public void insert(org.apache.spark.sql.Dataset data, boolean overwrite) {
+    Door.ask(owner, "insert", root, overwrite ? "Overwrite" : "Append", data);
+  }
+
+  /** The relation of a snapshot as Python describes it: {"root", "version", "bytes", "schema", "partitions"}. */
+  public static DeltaRelation described(String description, scala.collection.immutable.Map options, SparkSession session) {
+    JsonNode told = Door.parse(description);
+    DeltaLogFileIndex index = new DeltaLogFileIndex(told, session);
+    return new DeltaRelation(index, (StructType) DataType.fromJson(told.get("schema").asText()), new scala.collection.immutable.HashMap(), session);
+  }
+
+  /** The same scan over another index: a pinned version, a subset of files, a hidden file number. */
+  public static LogicalRelation over(LogicalRelation was, DeltaLogFileIndex index, scala.collection.immutable.Seq output) {
+    HadoopFsRelation old = (HadoopFsRelation) was.relation();
+    HadoopFsRelation made = new HadoopFsRelation(index, index.partitionSchema(), old.dataSchema(), scala.Option.empty(), old.fileFormat(),
+        old.options(), (SparkSession) old.sparkSession());
+    return new LogicalRelation(made, output, was.catalogTable(), was.isStreaming(), scala.Option.empty());
+  }
+
+  /** The index of one of our scans, or null. Spark copies relations when it prunes nested columns, so the index is what tells. */
+  public static DeltaLogFileIndex indexOf(Object plan) {
+    if (!(plan instanceof LogicalRelation) || !(((LogicalRelation) plan).relation() instanceof HadoopFsRelation)) return null;
+    Object location = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
+    return location instanceof DeltaLogFileIndex ? (DeltaLogFileIndex) location : null;
+  }
+}

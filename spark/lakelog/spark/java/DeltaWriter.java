@@ -1,0 +1,55 @@
+package lakelog;
+
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.datasources.BasicWriteJobStatsTracker;
+import org.apache.spark.sql.execution.datasources.FileFormatWriter;
+import org.apache.spark.util.SerializableConfiguration;
+import scala.collection.immutable.Seq;
+
+/** Writes a frame's rows as Parquet files under a table's root, inside an SQL execution of its own, so that the UI shows the plan. */
+public class DeltaWriter extends scala.runtime.AbstractFunction0 {
+  private final Dataset data;
+  private final String root;
+  private final int partitionColumns;
+  private final scala.collection.immutable.Map options;
+
+  private DeltaWriter(Dataset data, String root, int partitionColumns, scala.collection.immutable.Map options) {
+    this.data = data;
+    this.root = root;
+    this.partitionColumns = partitionColumns;
+    this.options = options;
+  }
+
+  /** The last `partitionColumns` columns become folders. Answers "uri TAB size TAB modification time NEWLINE" per file. */
+  public static String write(Dataset data, String root, int partitionColumns, java.util.Map options, String description) {
+    Described described = new Described((SparkSession) data.sparkSession(), description);
+    try {
+      scala.collection.immutable.Map given = org.apache.spark.api.python.PythonUtils.toScalaMap(options);
+      DeltaWriter writer = new DeltaWriter(data, root, partitionColumns, given);
+      return (String) SQLExecution.withNewExecutionId(data.queryExecution(), scala.Option.apply(description), writer);
+    } finally {
+      described.end();
+    }
+  }
+
+  public Object apply() {
+    QueryExecution query = data.queryExecution();
+    SparkSession session = (SparkSession) data.sparkSession();
+    DeltaCommitter committer = new DeltaCommitter(java.util.UUID.randomUUID().toString(), root);
+    Seq output = query.analyzed().output();
+    java.util.ArrayList folders = new java.util.ArrayList();
+    for (int i = output.length() - partitionColumns; i < output.length(); i++) folders.add((Attribute) output.apply(i));
+    scala.collection.immutable.Map nowhere = new scala.collection.immutable.HashMap();
+    Configuration hadoop = session.sessionState().newHadoopConfWithOptions(options);
+    java.util.ArrayList trackers = new java.util.ArrayList();
+    trackers.add(new BasicWriteJobStatsTracker(new SerializableConfiguration(hadoop), BasicWriteJobStatsTracker.metrics()));
+    FileFormatWriter.write(session, query.executedPlan(), new DeltaParquet(), committer, new FileFormatWriter.OutputSpec(root, nowhere, output),
+        hadoop, Door.seq(folders), scala.Option.empty(), Door.seq(trackers), options, 0);
+    return committer.lines();
+  }
+}

@@ -1,0 +1,28 @@
+package lakelog;
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+
+/** Reads: while Spark resolves a query, the catalog's table becomes the native relation, under the attributes already given out. */
+public class Resolution extends Rule {
+  public TreeNode apply(TreeNode plan) { return ((LogicalPlan) plan).resolveOperatorsUp(new ToRelation()); }
+
+  public static class ToRelation extends scala.runtime.AbstractPartialFunction {
+    public boolean isDefinedAt(Object node) {
+      return node instanceof DataSourceV2Relation && ((DataSourceV2Relation) node).table() instanceof DeltaLogTable;
+    }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+      if (!isDefinedAt(node)) return otherwise.apply(node);
+      DataSourceV2Relation relation = (DataSourceV2Relation) node;
+      DeltaLogTable table = (DeltaLogTable) relation.table();
+      SparkSession session = table.session;
+      return new LogicalRelation(DeltaRelation.described(table.description, new scala.collection.immutable.HashMap(), session),
+          relation.output(), scala.Option.empty(), false, scala.Option.empty());
+    }
+  }
+}

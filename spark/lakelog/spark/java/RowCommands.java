@@ -1,0 +1,29 @@
+package lakelog;
+
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+
+/** After resolution: DELETE on one of our relations becomes a command with delta-spark's result column; UPDATE and MERGE are refused by name. */
+public class RowCommands extends Rule {
+  public TreeNode apply(TreeNode plan) {
+    if (plan instanceof DeleteFromTable && !(plan instanceof DeltaDelete)) {
+      DeleteFromTable delete = (DeleteFromTable) plan;
+      if (delete.resolved() && target(delete.table()) != null) return new DeltaDelete(delete.table(), delete.condition(), DeltaDelete.result());
+    }
+    DeltaLogFileIndex refused = plan instanceof UpdateTable ? target(((UpdateTable) plan).table())
+        : plan instanceof MergeIntoTable ? target(((MergeIntoTable) plan).targetTable()) : null;
+    if (refused != null) Door.ask(refused.session, "refuse", plan instanceof UpdateTable ? "UPDATE" : "MERGE", refused.root, null);
+    return plan;
+  }
+
+  /** The index of the relation under aliases, or null when it is not ours. */
+  static DeltaLogFileIndex target(LogicalPlan table) {
+    while (table instanceof SubqueryAlias) table = ((SubqueryAlias) table).child();
+    return DeltaRelation.indexOf(table);
+  }
+}

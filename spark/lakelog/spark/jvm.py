@@ -1,0 +1,312 @@
+"""The one module that touches Spark's private classes: py4j objects come in and go out here, and what differs between minors is a table.
+
+Everything is probed once per JVM. The Java sources in the folder ``java/`` are compiled by Spark's own compiler (Janino, which it uses for
+generated code) into a private folder on the driver's class path; executors never see them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Callable, Collection, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+import py4j
+from py4j.java_gateway import JavaObject
+from pyspark import SparkContext
+from pyspark.errors.exceptions import captured
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+
+from lakelog.core.errors import StoreConfigurationError, UnsupportedOperationError
+
+SUPPORTED_MINORS = ("4.0", "4.1", "4.2", "4.3")
+CATALOG_KEY = "spark.sql.catalog.spark_catalog"
+CATALOG_CLASS = "lakelog.DeltaCatalog"
+DELTA_SPARK_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_DELTA_SPARK_SOURCE = "org.apache.spark.sql.delta.sources.DeltaDataSource"
+
+_FILE_FORMAT_WRITER = "org.apache.spark.sql.execution.datasources.FileFormatWriter"
+_SINK_STATUS = "org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus"
+
+# What differs between releases, patch releases too, so each is probed: name of the probe -> (text in our sources, its form where the probe says yes).
+_DIFFERENCES = {
+    "sink status in its old package": ((_SINK_STATUS, "org.apache.spark.sql.execution.streaming.SinkFileStatus"),),
+    "write takes a callback": (
+        ("Door.seq(trackers), options, 0)", "Door.seq(trackers), options, 0, FileFormatWriter$.MODULE$.write$default$12())"),
+        (f"import {_FILE_FORMAT_WRITER};", f"import {_FILE_FORMAT_WRITER};\nimport {_FILE_FORMAT_WRITER}$;"),
+    ),
+}
+_EXTENSION_POINTS = {
+    "resolution": ("injectResolutionRule", "resolutionRuleBuilders"),
+    "commands": ("injectPostHocResolutionRule", "postHocResolutionRuleBuilders"),
+    "check": ("injectCheckRule", "checkRuleBuilders"),
+    "pin": ("injectPreCBORule", "preCBORules"),
+    "strategies": ("injectPlannerStrategy", "plannerStrategyBuilders"),
+}
+
+
+def minor_of(spark: SparkSession) -> str:
+    """The session's Spark minor, such as ``4.3``.
+
+    Raises:
+        UnsupportedOperationError: lakelog does not support it.
+    """
+    minor = ".".join(spark.version.split(".")[:2])
+    if minor not in SUPPORTED_MINORS:
+        raise UnsupportedOperationError(f"lakelog supports PySpark {SUPPORTED_MINORS[0]} to {SUPPORTED_MINORS[-1]}; this session is {spark.version}.")
+    return minor
+
+
+def java_sources(differences: Collection[str]) -> str:
+    """All shells as one compilation unit: their imports together, then one class after the other.
+
+    Args:
+        differences: the probes that said yes, of those that `_DIFFERENCES` lists.
+    """
+    imports: set[str] = set()
+    classes = []
+    for file in sorted(resources.files("lakelog.spark").joinpath("java").iterdir(), key=lambda f: f.name):
+        if not file.name.endswith(".java"):
+            continue
+        text = file.read_text(encoding="utf-8")
+        for difference in differences:
+            for ours, theirs in _DIFFERENCES[difference]:
+                text = text.replace(ours, theirs)
+        body = []
+        for line in text.splitlines():
+            if line.startswith("import "):
+                imports.add(line)
+            elif not line.startswith("package "):
+                body.append(line)
+        classes.append("\n".join(body))
+    return "\n".join(["package lakelog;", *sorted(imports), *classes])
+
+
+class Jvm:
+    """The compiled shells of one driver JVM.
+
+    Args:
+        spark: a classic session; its gateway is kept.
+
+    Raises:
+        UnsupportedOperationError: the session is a Spark Connect client, or of an unsupported minor.
+        StoreConfigurationError: the shells do not compile on this Spark; the message holds the compiler's.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.minor = minor_of(spark)
+        self.gateway: Any = SparkContext._gateway
+        ensure_callback_server_started(self.gateway)
+        self.jvm: Any = self.gateway.jvm
+        self.has_delta_spark = self._has_class(_DELTA_SPARK_SOURCE)
+        self.folder = self._compile(spark)
+        self.secret = secrets.token_hex(32)
+        self.package: Any = self.jvm.lakelog
+
+    def _loader(self) -> Any:
+        return self.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+    def _has_class(self, name: str) -> bool:
+        try:
+            self._loader().loadClass(name)
+        except py4j.protocol.Py4JJavaError:
+            return False
+        return True
+
+    def _differences(self) -> list[str]:
+        found = []
+        if not self._has_class(_SINK_STATUS):
+            found.append("sink status in its old package")
+        methods = self._loader().loadClass(_FILE_FORMAT_WRITER + "$").getMethods()
+        if any(str(m.getName()) == "write$default$12" for m in methods):
+            found.append("write takes a callback")
+        return found
+
+    def _compile(self, spark: SparkSession) -> Path:
+        """Compile into a folder of mode 0700 below Spark's own files, which Spark removes when the application stops."""
+        compiler = self.jvm.org.codehaus.janino.SimpleCompiler()
+        loader = self._loader()
+        compiler.setParentClassLoader(loader)
+        try:
+            compiler.cook(java_sources(self._differences()))
+        except py4j.protocol.Py4JJavaError as error:
+            raise StoreConfigurationError(
+                f"lakelog's shells do not compile on Spark {spark.version}: {error.java_exception.getMessage()}. "
+                "Report this with the Spark version; another patch release of the same minor may do."
+            ) from None
+        folder = Path(tempfile.mkdtemp(prefix="lakelog-", dir=self.jvm.org.apache.spark.SparkFiles.getRootDirectory()))
+        names = []
+        for name, code in dict(compiler.getBytecodes()).items():
+            names.append(name)
+            target = folder / (name.replace(".", "/") + ".class")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(bytes(code))
+        services = folder / "META-INF" / "services"
+        services.mkdir(parents=True)
+        sources = ["lakelog.LakelogSource"] if self.has_delta_spark else ["lakelog.DeltaSource", "lakelog.LakelogSource"]
+        (services / "org.apache.spark.sql.sources.DataSourceRegister").write_text("\n".join(sources) + "\n", encoding="utf-8")
+        loader.addURL(self.jvm.java.net.URL(f"file:{folder}/"))
+        for name in names:
+            loader.loadClass(name)
+        return folder
+
+    def is_current(self) -> bool:
+        """Whether PySpark still talks to this JVM."""
+        return self.gateway is SparkContext._gateway
+
+    def set_door(self, python: object | None, closed: str) -> None:
+        """Open the door to a Python object with ``apply(header, first, second, third)``, or close it with a message."""
+        door = self._loader().loadClass("lakelog.Door")
+        door.getField("secret").set(None, self.secret)
+        door.getField("closed").set(None, closed)
+        door.getField("python").set(None, python)
+
+    def context_conf(self, spark: SparkSession, key: str) -> str | None:
+        """An entry of the SparkContext's conf, which `newSession` starts from."""
+        conf: Any = cast(Any, spark.sparkContext)._jsc.sc().conf()
+        return str(conf.get(key)) if conf.contains(key) else None
+
+    def set_context_conf(self, spark: SparkSession, key: str, value: str | None) -> None:
+        """Set or, with None, remove an entry of the SparkContext's conf."""
+        conf: Any = cast(Any, spark.sparkContext)._jsc.sc().conf()
+        if value is None:
+            conf.remove(key)
+        else:
+            conf.set(key, value)
+
+    def enabled_clone(self, spark: SparkSession) -> list[tuple[str, Any]]:
+        """Inject the rules and point the PySpark session at a clone that has them. Answers what `plain_clone` takes back."""
+        session = jsession(spark)
+        extensions = session.extensions()
+        builders = []
+        for kind, (inject, _) in _EXTENSION_POINTS.items():
+            builder = self.package.Builder(kind)
+            getattr(extensions, inject)(builder)
+            builders.append((kind, builder))
+        self.point_at_clone(spark)
+        return builders
+
+    def take_back(self, spark: SparkSession, builders: list[tuple[str, Any]]) -> None:
+        """Remove the rules from the session's extensions; a clone made afterwards is without them."""
+        extensions = jsession(spark).extensions()
+        for kind, builder in builders:
+            field = extensions.getClass().getDeclaredField(_field_name(extensions, _EXTENSION_POINTS[kind][1]))
+            field.setAccessible(True)
+            buffer = field.get(extensions)
+            index = buffer.indexOf(builder)
+            if index >= 0:
+                buffer.remove(index)
+        self.package.FileList.forget()
+
+    def point_at_clone(self, spark: SparkSession) -> None:
+        """Clone the JVM session (conf, temporary views and functions are kept) and let the PySpark object stand for the clone."""
+        private = cast(Any, spark)
+        private._jsparkSession = private._jsparkSession.cloneSession()
+        for cached in ("_conf", "_catalog"):
+            spark.__dict__.pop(cached, None)
+        sessions = getattr(getattr(self.jvm.org.apache.spark.sql.classic, "SparkSession$"), "MODULE$")
+        sessions.setDefaultSession(private._jsparkSession)
+        sessions.setActiveSession(private._jsparkSession)
+
+
+def _field_name(owner: Any, name: str) -> str:
+    for field in owner.getClass().getDeclaredFields():
+        if str(field.getName()).endswith(name):
+            return str(field.getName())
+    raise UnsupportedOperationError(f"this Spark has no extension point {name}")
+
+
+def jsession(spark: SparkSession) -> Any:
+    """The JVM session behind a PySpark session.
+
+    Raises:
+        UnsupportedOperationError: the session is a Spark Connect client, which has none.
+    """
+    found = getattr(spark, "_jsparkSession", None)
+    if found is None:
+        raise UnsupportedOperationError(
+            "lakelog.spark.enable needs a classic Spark session with a JVM; this one is a Spark Connect client. Create it without .remote(...)."
+        )
+    return found
+
+
+def session_id(spark: SparkSession) -> str:
+    """The JVM session's UUID."""
+    return str(jsession(spark).sessionUUID())
+
+
+def session_from(any_session: SparkSession, java_session: Any) -> SparkSession:
+    """A PySpark session object for a JVM session that a callback came from."""
+    return SparkSession(any_session.sparkContext, java_session)
+
+
+def frame_from(java_dataset: JavaObject, spark: SparkSession) -> DataFrame:
+    """The PySpark frame of a JVM Dataset."""
+    return DataFrame(java_dataset, spark)
+
+
+def dataset_of(frame: DataFrame) -> Any:
+    """The JVM Dataset of a PySpark frame."""
+    return cast(Any, frame)._jdf
+
+
+def schema_json(frame: DataFrame) -> str:
+    """A frame's schema in Spark's JSON, as the JVM prints it."""
+    return str(dataset_of(frame).schema().json())
+
+
+def is_streaming(frame: DataFrame) -> bool:
+    return frame.isStreaming
+
+
+def qualified_path(spark: SparkSession, path: str) -> str:
+    """A path as Hadoop qualifies it: absolute, with its scheme, not percent-encoded."""
+    jvm: Any = SparkContext._jvm
+    hadoop = jsession(spark).sessionState().newHadoopConf()
+    found = jvm.org.apache.hadoop.fs.Path(path)
+    return str(found.getFileSystem(hadoop).makeQualified(found).toString())
+
+
+def write_files(spark: SparkSession, frame: DataFrame, root: str, partition_columns: int, options: Mapping[str, str], description: str) -> str:
+    """Run FileFormatWriter; a line ``uri TAB size TAB modification time`` per file of the winning tasks. One trip."""
+    jvm: Any = SparkContext._jvm
+    return str(jvm.lakelog.DeltaWriter.write(dataset_of(frame), root, partition_columns, dict(options), description))
+
+
+def row_search(frame: DataFrame) -> Any:
+    """The search behind ``table.where(condition)``, or None when the frame is no plain filter over one of our scans."""
+    jvm: Any = SparkContext._jvm
+    return jvm.lakelog.RowSearch.of(dataset_of(frame))
+
+
+def install_error_translation(translate: Callable[[str], BaseException | None], foreign: Callable[[str], BaseException | None]) -> None:
+    """Let errors of ours reach DataFrame and SQL calls as they were raised in Python.
+
+    PySpark turns a Java exception into a Python one in one function; ours asks first. `translate` takes the id that our Java exception
+    carries; `foreign` sees the message of any other exception, to explain those that concern our tables.
+    """
+    original = getattr(captured.convert_exception, "__wrapped__", captured.convert_exception)
+
+    def convert(error: Any) -> BaseException:
+        cause, depth = error, 0
+        while cause is not None and depth < 20:
+            if cause.getClass().getName() == "lakelog.LakelogException":
+                found = translate(str(cause.id()))
+                if found is not None:
+                    return found.with_traceback(None)
+            cause, depth = cause.getCause(), depth + 1
+        explained = foreign(str(error.toString()))
+        if explained is not None:
+            return explained
+        return cast(BaseException, original(error))
+
+    convert.__wrapped__ = original  # type: ignore[attr-defined]
+    captured.convert_exception = convert  # type: ignore[assignment]
+
+
+def refresh_cached(spark: SparkSession, root: str) -> None:
+    """Compute cached frames over the table's files anew, as after every write."""
+    spark.catalog.refreshByPath(root)

@@ -1,0 +1,213 @@
+"""`DeltaTable`, under the names of delta-spark's Python class."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    LongType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from lakelog.core.actions import CommitInfo
+from lakelog.core.errors import InvalidOptionError, NotADeltaTableError, UnsupportedOperationError
+from lakelog.spark import delete, jvm
+from lakelog.spark.session import context_of
+
+_STRINGS = MapType(StringType(), StringType(), True)
+HISTORY_SCHEMA = StructType(
+    [
+        StructField("version", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("userId", StringType()),
+        StructField("userName", StringType()),
+        StructField("operation", StringType()),
+        StructField("operationParameters", _STRINGS),
+        StructField("job", StructType([StructField(n, StringType()) for n in ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")])),
+        StructField("notebook", StructType([StructField("notebookId", StringType())])),
+        StructField("clusterId", StringType()),
+        StructField("readVersion", LongType()),
+        StructField("isolationLevel", StringType()),
+        StructField("isBlindAppend", BooleanType()),
+        StructField("operationMetrics", _STRINGS),
+        StructField("userMetadata", StringType()),
+        StructField("engineInfo", StringType()),
+    ]
+)
+DETAIL_SCHEMA = StructType(
+    [
+        StructField("format", StringType()),
+        StructField("id", StringType()),
+        StructField("name", StringType()),
+        StructField("description", StringType()),
+        StructField("location", StringType()),
+        StructField("createdAt", TimestampType()),
+        StructField("lastModified", TimestampType()),
+        StructField("partitionColumns", ArrayType(StringType())),
+        StructField("clusteringColumns", ArrayType(StringType())),
+        StructField("numFiles", LongType()),
+        StructField("sizeInBytes", LongType()),
+        StructField("properties", _STRINGS),
+        StructField("minReaderVersion", IntegerType()),
+        StructField("minWriterVersion", IntegerType()),
+        StructField("tableFeatures", ArrayType(StringType())),
+    ]
+)
+
+
+class DeltaTable:
+    """A Delta table by its path. Make it with `forPath`."""
+
+    def __init__(self, spark: SparkSession, path: str, hadoop_conf: Mapping[str, str], alias: str | None = None) -> None:
+        self._spark = spark
+        self._path = path
+        self._hadoop_conf = dict(hadoop_conf)
+        self._alias = alias
+
+    @classmethod
+    def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None) -> DeltaTable:  # noqa: N802, N803
+        """The table at a path.
+
+        Args:
+            sparkSession: a session that is enabled.
+            path: a path or URI.
+            hadoopConf: entries ``fs.*`` and ``dfs.*`` for this table's files.
+
+        Raises:
+            NotADeltaTableError: no Delta table is there.
+            InvalidOptionError: another entry in hadoopConf.
+        """
+        _check_type("sparkSession", sparkSession, SparkSession)
+        _check_type("path", path, str)
+        conf = dict(hadoopConf or {})
+        for key in conf:
+            if not key.startswith(("fs.", "dfs.")):
+                raise InvalidOptionError(f"Delta table {path}: hadoopConf takes entries fs.* and dfs.* alone, not {key!r}.")
+        context = context_of(sparkSession)
+        context.logs.newest(context.root(sparkSession, path))
+        return cls(sparkSession, path, conf)
+
+    @classmethod
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: N802, N803
+        """Whether a Delta table is at the path."""
+        _check_type("sparkSession", sparkSession, SparkSession)
+        _check_type("identifier", identifier, str)
+        context = context_of(sparkSession)
+        return context.logs.exists(context.root(sparkSession, identifier))
+
+    def toDF(self) -> DataFrame:  # noqa: N802
+        """The table's rows; each action sees the newest version."""
+        frame = self._spark.read.format("lakelog").options(**self._hadoop_conf).load(self._path)
+        return frame if self._alias is None else frame.alias(self._alias)
+
+    def alias(self, aliasName: str) -> DeltaTable:  # noqa: N803
+        """The same table; its columns can be named ``aliasName.column``."""
+        _check_type("aliasName", aliasName, str)
+        return DeltaTable(self._spark, self._path, self._hadoop_conf, aliasName)
+
+    def delete(self, condition: str | Column | None = None) -> None:
+        """Delete the rows for which the condition is true; all rows without one.
+
+        Raises:
+            UnsupportedOperationError: the table is append-only.
+            DeltaConcurrentModificationException: another writer committed meanwhile; run it again.
+        """
+        frame = self.toDF()
+        if condition is not None:
+            _check_type("condition", condition, (str, Column))
+            frame = frame.where(F.expr(condition) if isinstance(condition, str) else condition)
+        context = context_of(self._spark)
+        search = jvm.row_search(frame)
+        if search is None:
+            raise UnsupportedOperationError(f"Delta table {self._path}: the condition {condition} cannot be used to delete rows.")
+        delete.delete(context, self._spark, context.root(self._spark, self._path), str(search.describe()), search)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """The commits, newest first, in delta-spark's columns.
+
+        Args:
+            limit: how many; all that the log holds by default.
+        """
+        if limit is not None:
+            _check_type("limit", limit, int)
+        context = context_of(self._spark)
+        log = context.logs.log(context.root(self._spark, self._path))
+        rows = [_history_row(version, timestamp, info) for version, timestamp, info in log.history(limit)]
+        return self._spark.createDataFrame(rows, HISTORY_SCHEMA)
+
+    def detail(self) -> DataFrame:
+        """One row about the table as it is, in delta-spark's columns."""
+        context = context_of(self._spark)
+        root = context.root(self._spark, self._path)
+        snapshot = context.logs.newest(root).snapshot
+        metadata, protocol = snapshot.metadata, snapshot.protocol
+        row = Row(
+            format="delta",
+            id=metadata.id,
+            name=metadata.name,
+            description=metadata.description,
+            location=context.hadoop_root(root),
+            createdAt=_instant(metadata.created_time),
+            lastModified=_instant(snapshot.timestamp_ms),
+            partitionColumns=list(metadata.partition_columns),
+            clusteringColumns=[],
+            numFiles=snapshot.num_files,
+            sizeInBytes=snapshot.size_in_bytes,
+            properties=dict(metadata.configuration),
+            minReaderVersion=protocol.min_reader_version,
+            minWriterVersion=protocol.min_writer_version,
+            tableFeatures=table_features(protocol),
+        )
+        return self._spark.createDataFrame([row], DETAIL_SCHEMA)
+
+
+def _history_row(version: int, timestamp_ms: int, info: CommitInfo | None) -> tuple[object, ...]:
+    told = {} if info is None else info.to_json()
+    return (
+        version,
+        _instant(timestamp_ms),
+        told.get("userId"),
+        told.get("userName"),
+        told.get("operation"),
+        _texts(told.get("operationParameters")),
+        _record(told.get("job"), ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")),
+        _record(told.get("notebook"), ("notebookId",)),
+        told.get("clusterId"),
+        told.get("readVersion"),
+        told.get("isolationLevel"),
+        told.get("isBlindAppend"),
+        _texts(told.get("operationMetrics")),
+        told.get("userMetadata"),
+        told.get("engineInfo"),
+    )
+
+
+def _texts(value: object) -> dict[str, str | None] | None:
+    if not isinstance(value, Mapping):
+        return None
+    return {str(k): v if v is None or isinstance(v, str) else json.dumps(v) for k, v in value.items()}
+
+
+def _record(value: object, fields: tuple[str, ...]) -> tuple[str | None, ...] | None:
+    return tuple(None if value.get(f) is None else str(value[f]) for f in fields) if isinstance(value, Mapping) else None
+
+
+def _instant(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _check_type(name: str, value: object, wanted: type | tuple[type, ...]) -> None:
+    if not isinstance(value, wanted):
+        names = " or ".join(t.__name__ for t in (wanted if isinstance(wanted, tuple) else (wanted,)))
+        raise TypeError(f"{name} must be a {names}, not {type(value).__name__}")

@@ -1,0 +1,81 @@
+"""A thread has one active transaction; what it wrote is removed when the commit is known to have failed, and only then."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from lakelog.core.commit import CommitAttempt
+from lakelog.core.errors import (
+    DeltaConcurrentModificationException,
+    InvalidRequestError,
+    TransactionActiveError,
+    UnsupportedFeatureError,
+)
+from lakelog.spark.context import Context
+from lakelog.spark.delta_logs import HeldSnapshot
+from lakelog.storage.data_files import delete_files
+
+_log = logging.getLogger(__name__)
+_active = threading.local()
+
+# Raised before anything was put, or by another commit having taken the version: the attempt is known not to have landed.
+_NOT_LANDED = (DeltaConcurrentModificationException, InvalidRequestError, UnsupportedFeatureError)
+
+
+@contextmanager
+def transaction(operation: str, root: str) -> Iterator[None]:
+    """Mark the thread as being inside a transaction.
+
+    Raises:
+        TransactionActiveError: the thread is inside one already.
+    """
+    before = getattr(_active, "what", None)
+    if before is not None:
+        raise TransactionActiveError(
+            f"Delta table {root}: {operation} was started inside another transaction of the same thread ({before}). "
+            "Let that one finish first, or run this one in another thread."
+        )
+    _active.what = f"{operation} on {root}"
+    try:
+        yield
+    finally:
+        _active.what = None
+
+
+@contextmanager
+def written_files(uris: Sequence[str]) -> Iterator[None]:
+    """Data files that no commit was tried for yet: any failure inside removes them."""
+    try:
+        yield
+    except BaseException:
+        discard(uris)
+        raise
+
+
+def commit(context: Context, root: str, attempt: CommitAttempt, written: Sequence[str]) -> HeldSnapshot:
+    """Commit, and remove the written files when the attempt is known not to have landed.
+
+    Args:
+        written: absolute URIs of the data files that the attempt adds.
+
+    Raises:
+        DeltaConcurrentModificationException: another commit stands in the way; the files are removed.
+        CommitOutcomeUnknown: nobody could tell; the files stay.
+    """
+    try:
+        result = context.logs.log(root).commit(attempt)
+    except _NOT_LANDED:
+        discard(written)
+        raise
+    return context.logs.hold(result.snapshot)
+
+
+def discard(uris: Sequence[str]) -> None:
+    """Delete files that no version names. Best effort: what stays is garbage that no reader sees."""
+    try:
+        delete_files(uris)
+    except OSError as error:
+        _log.warning("could not delete %d unused data files: %s", len(uris), error)

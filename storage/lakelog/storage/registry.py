@@ -1,0 +1,234 @@
+"""Which LogStore serves a path: an explicit setting for its scheme, else the scheme's own store, else an error.
+
+Settings name a store by a short name of ``SHORT_NAMES`` or by the dotted path of a class (or any callable) that takes one mapping of
+options and gives a ``LogStore``. They come from three places:
+
+    configure({"s3": {"logstore.class": "s3", ...}})          Python; the other entries of the mapping are the store's options
+    spark.lakelog.<scheme>.logstore.class                     Spark's conf; other spark.lakelog.<scheme>.* keys are options
+    [spark.]delta.logStore.<scheme>.impl                      delta-spark's own key, for its classes that have a twin here
+
+Two that name different stores, or give one option two values, are an error, and nothing falls back to a weaker store. A path without
+a scheme is of scheme ``file``. Modules are imported when a path first asks for them, so nobody needs what another store needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from lakelog.core.errors import StoreConfigurationError, UnknownSchemeError
+from lakelog.storage.log_store import LogStore
+
+__all__ = ["SCHEMES", "SHORT_NAMES", "BuiltInStore", "configure", "log_store_for", "scheme_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltInStore:
+    """One store that comes with lakelog.
+
+    Args:
+        location: dotted path of its class; None while it is not part of this release.
+        schemes: the path schemes that it serves, the plain path's being ``file``.
+        extra: the extra of lakelog's distribution that installs what it imports, if it needs one.
+    """
+
+    location: str | None
+    schemes: frozenset[str]
+    extra: str | None = None
+
+
+SHORT_NAMES: Mapping[str, BuiltInStore] = MappingProxyType(
+    {
+        "local": BuiltInStore(location="lakelog.storage.local.LocalLogStore", schemes=frozenset({"file"})),
+        "hdfs": BuiltInStore(location=None, schemes=frozenset({"hdfs", "viewfs", "webhdfs"})),
+        "s3": BuiltInStore(location=None, schemes=frozenset({"s3", "s3a"}), extra="s3"),
+        "dynamodb": BuiltInStore(location=None, schemes=frozenset({"s3", "s3a"}), extra="s3"),
+        "azure": BuiltInStore(location=None, schemes=frozenset({"abfs", "abfss", "az", "wasb", "wasbs"}), extra="azure"),
+    }
+)
+"""The stores that a setting may call by one word."""
+
+SCHEMES: Mapping[str, str] = MappingProxyType(
+    {scheme: name for name, store in SHORT_NAMES.items() if name != "dynamodb" for scheme in sorted(store.schemes)}
+)
+"""The short name of the store that serves a scheme for which nothing is set."""
+
+
+def configure(settings: Mapping[str, Mapping[str, object]]) -> None:
+    """Set, for this Python process, which store serves a scheme and with which options.
+
+    What was configured before for the same schemes is replaced; an empty mapping takes a scheme's settings back.
+
+    Args:
+        settings: by scheme (``s3a``, ``file``, ...), ``logstore.class`` and the store's options.
+
+    Raises:
+        StoreConfigurationError: ``logstore.class`` is not a string, or the scheme is not the name of one.
+    """
+    for scheme, entries in settings.items():
+        if not _SCHEME.fullmatch(scheme):
+            raise StoreConfigurationError(f"{scheme!r} is not a scheme; configure takes names such as 's3a' or 'file', without '://'.")
+        if not isinstance(entries.get(_CLASS, ""), str):
+            raise StoreConfigurationError(f"{_CLASS} of {scheme!r} must be a string: a short name or the dotted path of a class.")
+    with _configured_lock:
+        for scheme, entries in settings.items():
+            _configured[scheme.lower()] = dict(entries)
+
+
+def log_store_for(path: str, settings: Mapping[str, str] = MappingProxyType({})) -> LogStore:
+    """A new store for the path.
+
+    Args:
+        path: any path of the table, with or without a scheme; only its scheme counts.
+        settings: the conf of a Spark session, or the part of it that starts with ``spark.lakelog.`` or holds ``delta.logStore.``.
+
+    Raises:
+        UnknownSchemeError: nothing serves the scheme, or its store is not part of this release.
+        StoreConfigurationError: settings disagree, or name what cannot be imported or is no store.
+    """
+    scheme = scheme_of(path)
+    request = _Request(scheme)
+    with _configured_lock:
+        configured = _configured.get(scheme, {})
+    for key, value in configured.items():
+        request.add(f"lakelog.storage.configure({{{scheme!r}: {{{key!r}: ...}}}})", key, value)
+    for key, value in settings.items():
+        _add_conf(request, key, value)
+    if request.location is None:
+        name = SCHEMES.get(scheme)
+        if name is None:
+            raise UnknownSchemeError(
+                f"No LogStore serves the scheme {scheme!r} of {path!r}; lakelog has one for {', '.join(sorted(SCHEMES))}. "
+                f"Name a class of your own in spark.lakelog.{scheme}.logstore.class, "
+                f"or by lakelog.storage.configure({{{scheme!r}: {{'{_CLASS}': ...}}}})."
+            )
+        request.add(f"the scheme {scheme!r}", _CLASS, name)
+    return _make(request, path)
+
+
+def scheme_of(path: str) -> str:
+    """The path's scheme in lower case; ``file`` for a plain path."""
+    match = _PATH_SCHEME.match(path)
+    return match[1].lower() if match else "file"
+
+
+_CLASS = "logstore.class"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_PATH_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_LAKELOG_KEY = re.compile(r"spark\.lakelog\.([^.]+)\.(.+)")
+_DELTA_KEY = re.compile(r"(?:spark\.)?delta\.logStore\.([^.]+)\.impl")
+_DELTA_CLASS_KEY = re.compile(r"(?:spark\.)?delta\.logStore\.class")
+_DELTA_PACKAGES = ("io.delta.storage.", "org.apache.spark.sql.delta.storage.")
+_DELTA_TWINS: Mapping[str, str] = MappingProxyType(
+    {
+        "LocalLogStore": "local",
+        "HDFSLogStore": "hdfs",
+        "S3SingleDriverLogStore": "s3",
+        "S3DynamoDBLogStore": "dynamodb",
+        "AzureLogStore": "azure",
+    }
+)
+
+_configured: dict[str, dict[str, object]] = {}
+_configured_lock = threading.Lock()
+
+
+@dataclass(slots=True)
+class _Request:
+    """What the settings ask for one scheme, and where each part was said."""
+
+    scheme: str
+    location: str | None = None
+    options: dict[str, object] = field(default_factory=dict)
+    said_by: dict[str, str] = field(default_factory=dict)
+
+    def add(self, where: str, key: str, value: object) -> None:
+        """Take one setting; one that repeats what is known is fine.
+
+        Raises:
+            StoreConfigurationError: another place said otherwise.
+        """
+        known = self.location if key == _CLASS else self.options.get(key)
+        if key in self.said_by and known != value:
+            raise StoreConfigurationError(
+                f"Two settings for paths of scheme {self.scheme!r} disagree on {key}: {self.said_by[key]} says {known!r}, "
+                f"{where} says {value!r}. Remove one."
+            )
+        self.said_by.setdefault(key, where)
+        if key == _CLASS:
+            self.location = str(value)
+        else:
+            self.options[key] = value
+
+
+def _add_conf(request: _Request, key: str, value: str) -> None:
+    if (ours := _LAKELOG_KEY.fullmatch(key)) and ours[1].lower() == request.scheme:
+        request.add(key, ours[2], value)
+    elif (theirs := _DELTA_KEY.fullmatch(key)) and theirs[1].lower() == request.scheme:
+        request.add(key, _CLASS, _twin(key, value, request.scheme))
+    elif _DELTA_CLASS_KEY.fullmatch(key):
+        raise StoreConfigurationError(
+            f"{key} sets one LogStore for every filesystem, which lakelog does not do. "
+            f"Set spark.lakelog.{request.scheme}.{_CLASS} for the scheme you need, and remove {key}."
+        )
+
+
+def _twin(key: str, jvm_class: str, scheme: str) -> str:
+    """The short name of the store that writes as delta-spark's class does."""
+    for package in _DELTA_PACKAGES:
+        name = _DELTA_TWINS.get(jvm_class.removeprefix(package)) if jvm_class.startswith(package) else None
+        if name == "hdfs" and scheme == "file":
+            # delta-spark's own choice for local tables, and no other class of its excludes more there.
+            return "local"
+        if name is not None:
+            return name
+    raise StoreConfigurationError(
+        f"{key} names {jvm_class}, which has no twin in lakelog; of {_DELTA_PACKAGES[0]}* it understands {', '.join(_DELTA_TWINS)}. "
+        f"For a LogStore of your own set spark.lakelog.{scheme}.{_CLASS} to its Python class, and remove {key}."
+    )
+
+
+def _make(request: _Request, path: str) -> LogStore:
+    asked = request.location
+    assert asked is not None, "the caller settles the location first"
+    where = request.said_by[_CLASS]
+    extra = None
+    location: str | None = asked
+    if "." not in asked:
+        built_in = SHORT_NAMES.get(asked)
+        if built_in is None:
+            raise StoreConfigurationError(
+                f"{where} names {asked!r}, which is neither a short name ({', '.join(SHORT_NAMES)}) nor the dotted path of a class."
+            )
+        if request.scheme not in built_in.schemes:
+            raise StoreConfigurationError(
+                f"{where} names the store {asked!r} for paths of scheme {request.scheme!r}; "
+                f"it serves {', '.join(sorted(built_in.schemes))}."
+            )
+        location, extra = built_in.location, built_in.extra
+    if location is None:
+        raise UnknownSchemeError(
+            f"Cannot open {path!r}: the LogStore {asked!r} for {request.scheme!r} comes with a later release of lakelog. "
+            f"Until then name a class of your own in spark.lakelog.{request.scheme}.{_CLASS}."
+        )
+    store = _load(location, where, extra)(dict(request.options))
+    if not isinstance(store, LogStore):
+        raise StoreConfigurationError(f"{where} names {location}, which gives a {type(store).__name__} and no lakelog LogStore.")
+    return store
+
+
+def _load(location: str, where: str, extra: str | None) -> Callable[[Mapping[str, object]], object]:
+    module_name, _, attribute = location.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        remedy = f'Run: pip install "lakelog[{extra}]"' if extra else "Install it where the Spark driver runs, or correct the name."
+        raise StoreConfigurationError(f"{where} names {location}, which cannot be imported: {error}. {remedy}") from error
+    factory: object = getattr(module, attribute, None)
+    if not callable(factory):
+        raise StoreConfigurationError(f"{where} names {location}, but the module {module_name} has no class {attribute!r}.")
+    return factory

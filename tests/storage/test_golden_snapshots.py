@@ -1,0 +1,103 @@
+"""Every table of ../shared/golden loads at every version that its manifest lists, or is refused by the name of a feature."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lakelog.core.errors import LakelogError, UnsupportedFeatureError, VersionNotFoundError
+from lakelog.storage.local import LocalLogStore
+from lakelog.storage.table_log import TableLog
+
+GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
+
+# Reader features that are not implemented yet: a table that needs one must be refused by that name. The list shrinks.
+NOT_YET = {
+    "columnMapping",
+    "deletionVectors",
+    "typeWidening-preview",
+    "v2Checkpoint",
+    "variantShredding-preview",
+    "variantType",
+    "variantType-preview",
+}
+
+
+def load_tables() -> list[object]:
+    if not (GOLDEN / "manifest.json").is_file():
+        return [pytest.param(None, marks=pytest.mark.skip(reason=f"{GOLDEN} is absent: it stands beside the clone in CI only"))]
+    return [pytest.param(table, id=table["name"]) for table in json.loads((GOLDEN / "manifest.json").read_text())["tables"]]
+
+
+TABLES = load_tables()
+
+
+def needed_not_yet(protocol: dict[str, object]) -> set[str]:
+    features = protocol.get("readerFeatures") or []
+    assert isinstance(features, list)
+    implied = {"columnMapping"} if protocol["minReaderVersion"] == 2 else set()
+    return NOT_YET & (set(features) | implied)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_listed_version(table: dict[str, object]) -> None:
+    root = str(GOLDEN / str(table["folder"]))
+    protocol = table.get("protocol")
+    not_yet = needed_not_yet(protocol) if isinstance(protocol, dict) else set()
+    if table["expect"] == "error":
+        with pytest.raises(LakelogError):
+            TableLog(root, LocalLogStore()).snapshot()
+        return
+    versions = table["versions"]
+    assert isinstance(versions, dict)
+    refused: set[str] = set()
+    for version, expected in versions.items():
+        try:
+            snapshot = TableLog(root, LocalLogStore()).snapshot(int(version))
+        except UnsupportedFeatureError as error:
+            refused |= set(error.features)
+            continue
+        assert snapshot.version == int(version)
+        assert (snapshot.num_files, snapshot.size_in_bytes) == (expected["num_files"], expected["size_in_bytes"]), f"version {version}"
+        assert list(snapshot.partition_columns) == expected["partition_columns"], f"version {version}"
+    assert refused <= not_yet
+    assert bool(refused) == bool(not_yet), f"every version loads although {not_yet} are not implemented"
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_versions_that_cannot_be_rebuilt(table: dict[str, object]) -> None:
+    latest = table["latest_version"]
+    if latest is None:
+        pytest.skip("the folder has no log")
+    log = TableLog(str(GOLDEN / str(table["folder"])), LocalLogStore())
+    ranges = table.get("unavailable_versions", [])
+    assert isinstance(latest, int)
+    assert isinstance(ranges, list)
+    for version in [latest + 1, *(version for low, high in ranges for version in range(low, high + 1))]:
+        with pytest.raises(VersionNotFoundError) as caught:
+            log.snapshot(version)
+        assert caught.value.latest == latest
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_snapshot_that_grows_commit_by_commit_is_the_one_from_scratch(table: dict[str, object], tmp_path: Path) -> None:
+    source = GOLDEN / str(table["folder"]) / "_delta_log"
+    commits = sorted(path for path in source.glob("*.json") if path.stem.isdigit()) if source.is_dir() else []
+    if table["expect"] == "error" or [int(commit.stem) for commit in commits] != list(range(len(commits))):
+        pytest.skip("the commits from version 0 on are not all there")
+    folder = tmp_path / "_delta_log"
+    folder.mkdir()
+    log = TableLog(str(tmp_path), LocalLogStore())
+    for commit in commits:
+        (folder / commit.name).write_bytes(commit.read_bytes())
+        try:
+            grown = log.snapshot()
+        except UnsupportedFeatureError:
+            return
+        fresh = TableLog(str(tmp_path), LocalLogStore()).snapshot()
+        assert sorted(grown.files.to_pylist(), key=str) == sorted(fresh.files.to_pylist(), key=str)
+        assert sorted(grown.tombstones.to_pylist(), key=str) == sorted(fresh.tombstones.to_pylist(), key=str)
+        assert grown.metadata == fresh.metadata
+        assert grown.transactions == fresh.transactions
