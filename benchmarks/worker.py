@@ -141,6 +141,7 @@ WORKS: dict[str, Callable[..., None]] = {
 
 def start(name: str, jars: list[str]) -> Arm:
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ.pop("SPARK_HOME", None)
     builder = (
         SparkSession.builder.master("local[2]")

@@ -115,6 +115,7 @@ def main(folder: Path) -> None:
 
 def start_spark() -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("lakelog quickstart")

@@ -28,6 +28,7 @@ settings.load_profile("lakelog")
 def pytest_configure() -> None:
     # Spark's workers run what PATH calls python3 unless told, and another Spark's home would be taken for PySpark's own.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(name, None)
 

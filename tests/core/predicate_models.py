@@ -38,7 +38,11 @@ def _single(value: float) -> float:
 _MICROS_OF_YEARS = 62_135_596_800_000_000
 _TEXT = st.one_of(
     st.text("abz", max_size=3),
-    st.builds(lambda head, tail: head + tail, st.sampled_from(["a" * 31, "a" * 32, "z" * 40]), st.text("aé\x7f\uffff\U0001f600\U0010ffff", max_size=40)),
+    st.builds(
+        lambda head, tail: head + tail,
+        st.sampled_from(["a" * 31, "a" * 32, "z" * 40]),
+        st.text("aé\x7f\uffff\U0001f600\U0010ffff", max_size=40),
+    ),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
 )
 _DOUBLES = st.one_of(st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 0.1, 1.0, 5e-324]), st.floats(-3, 3), st.floats())
@@ -48,10 +52,18 @@ COLUMNS: dict[str, tuple[DataType, pa.DataType, st.SearchStrategy[Any]]] = {
     "byte": (PrimitiveType(name="byte"), pa.int8(), st.integers(-128, 127)),
     "int": (PrimitiveType(name="integer"), pa.int32(), st.integers(-3, 3)),
     "long": (PrimitiveType(name="long"), pa.int64(), st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))),
-    "float": (PrimitiveType(name="float"), pa.float32(), st.one_of(_DOUBLES.filter(lambda v: not abs(v) > 1e38 or math.isinf(v)).map(_single))),
+    "float": (
+        PrimitiveType(name="float"),
+        pa.float32(),
+        st.one_of(_DOUBLES.filter(lambda v: not abs(v) > 1e38 or math.isinf(v)).map(_single)),
+    ),
     "double": (PrimitiveType(name="double"), pa.float64(), _DOUBLES),
     "decimal": (DecimalType(precision=9, scale=2), pa.decimal128(9, 2), st.decimals(-99, 99, places=2)),
-    "wide": (DecimalType(precision=38, scale=10), pa.decimal128(38, 10), st.integers(-(10**37), 10**37).map(lambda v: Decimal((v < 0, tuple(map(int, str(abs(v)))), -10)))),
+    "wide": (
+        DecimalType(precision=38, scale=10),
+        pa.decimal128(38, 10),
+        st.integers(-(10**37), 10**37).map(lambda v: Decimal((v < 0, tuple(map(int, str(abs(v)))), -10))),
+    ),
     "string": (PrimitiveType(name="string"), pa.string(), _TEXT),
     "binary": (PrimitiveType(name="binary"), pa.binary(), st.binary(max_size=2)),
     "boolean": (PrimitiveType(name="boolean"), pa.bool_(), st.booleans()),
@@ -106,7 +118,9 @@ def leaves(draw: st.DrawFn, values: Mapping[str, Sequence[Any]] | None = None, p
     return Comparison(draw(st.sampled_from(OPERATORS)), column, Literal(draw(choice), data_type))
 
 
-def predicates(values: Mapping[str, Sequence[Any]] | None = None, prefix: tuple[str, ...] = (), *, unknown: bool = False) -> st.SearchStrategy[Predicate]:
+def predicates(
+    values: Mapping[str, Sequence[Any]] | None = None, prefix: tuple[str, ...] = (), *, unknown: bool = False
+) -> st.SearchStrategy[Predicate]:
     constants = st.sampled_from([Constant(True), Constant(False), Constant(None), *([Unknown("a test")] if unknown else [])])
     return st.recursive(
         st.one_of(leaves(values, prefix), leaves(values, prefix), leaves(values, prefix), constants),

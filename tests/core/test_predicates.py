@@ -64,7 +64,13 @@ def test_fields_of_a_null_struct_are_null() -> None:
 
 @pytest.mark.parametrize(
     ("op", "expected"),
-    [("=", [True, False, None]), ("<", [False, True, None]), ("<=", [True, True, None]), (">", [False, False, None]), ("<=>", [True, False, False])],
+    [
+        ("=", [True, False, None]),
+        ("<", [False, True, None]),
+        ("<=", [True, True, None]),
+        (">", [False, False, None]),
+        ("<=>", [True, False, False]),
+    ],
 )
 def test_nan_equals_itself_and_is_the_largest(op: Any, expected: list[bool | None]) -> None:
     table = pa.table({"a": pa.array([math.nan, math.inf, None])})
@@ -114,7 +120,8 @@ def test_absent_columns_are_named() -> None:
 def test_what_is_unknown_cannot_be_evaluated() -> None:
     with pytest.raises(UnsupportedOperationError, match=r"rand\(\) < 1"):
         evaluate_rows(Unknown("rand() < 1"), pa.table({"a": [1]}))
-    assert has_unknown(And((TRUE, Not(Unknown("x"))))) and not has_unknown(Or((TRUE, Not(FALSE))))
+    assert has_unknown(And((TRUE, Not(Unknown("x")))))
+    assert not has_unknown(Or((TRUE, Not(FALSE))))
 
 
 def test_references_are_the_columns_of_all_parts() -> None:
@@ -127,7 +134,9 @@ def test_chains_are_flat() -> None:
     for part in parts:
         chain = conjunction(chain, part) if chain != TRUE else part
     assert chain == And(tuple(parts))
-    assert conjunction() == TRUE and disjunction() == FALSE and disjunction(IsNull(B)) == IsNull(B)
+    assert conjunction() == TRUE
+    assert disjunction() == FALSE
+    assert disjunction(IsNull(B)) == IsNull(B)
     assert disjunction(Or((IsNull(A),)), IsNull(B)) == Or((IsNull(A), IsNull(B)))
 
 

@@ -156,7 +156,8 @@ def test_every_unit_of_timestamps_is_floored_to_milliseconds(unit: str, value: i
 
 def test_int96_has_null_counts_alone() -> None:
     found = of_column([0, None], pa.timestamp("us"), primitive("timestamp"), use_deprecated_int96_timestamps=True)
-    assert found[:2] == (None, None) and found[2] in (None, 1)
+    assert found[:2] == (None, None)
+    assert found[2] in (None, 1)
 
 
 @pytest.mark.parametrize("precision", [9, 18, 38])
@@ -172,7 +173,13 @@ def test_decimals_of_every_physical_type(precision: int) -> None:
 
 @pytest.mark.parametrize(
     ("arrow", "kind"),
-    [(pa.uint32(), "integer"), (pa.int64(), "integer"), (pa.timestamp("us"), "timestamp"), (pa.timestamp("us", "UTC"), "timestamp_ntz"), (pa.int32(), "date")],
+    [
+        (pa.uint32(), "integer"),
+        (pa.int64(), "integer"),
+        (pa.timestamp("us"), "timestamp"),
+        (pa.timestamp("us", "UTC"), "timestamp_ntz"),
+        (pa.int32(), "date"),
+    ],
 )
 def test_a_footer_of_another_type_gives_no_bounds(arrow: pa.DataType, kind: str) -> None:
     assert of_column([1, 2], arrow, primitive(kind)) == (None, None, 0)
@@ -194,14 +201,17 @@ def test_one_unmeasured_row_group_makes_all_unknown() -> None:
 
 
 def test_arrays_maps_and_what_is_below_them_have_no_entry() -> None:
-    table = pa.table({"l": [[1, None], None], "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32())), "c": pa.array([1, 2], pa.int32())})
+    table = pa.table(
+        {"l": [[1, None], None], "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32())), "c": pa.array([1, 2], pa.int32())}
+    )
     schema = struct(l=ArrayType(element=INT, contains_null=True), m=MapType(key=STRING, value=INT, value_contains_null=True), c=INT)
     assert json.loads(text_of(table, schema))["nullCount"] == {"c": 0}
 
 
 def test_dots_in_names_are_not_taken_for_structs() -> None:
     table = pa.table(
-        [pa.array([1], pa.int32()), pa.array([{"b": 2}], pa.struct([("b", pa.int32())])), pa.array([3], pa.int32())], names=["a.b", "a", 'q"\n']
+        [pa.array([1], pa.int32()), pa.array([{"b": 2}], pa.struct([("b", pa.int32())])), pa.array([3], pa.int32())],
+        names=["a.b", "a", 'q"\n'],
     )
     schema = StructType(
         fields=(

@@ -79,6 +79,20 @@ def test_what_fails_after_a_commit_never_fails_it(failing: str, caplog: pytest.L
     assert keys(table_log(store)) == {f"file-{number}" for number in range(1, 11)}
 
 
+def test_an_interrupt_after_the_commit_does_not_pass_for_a_failed_one(caplog: pytest.LogCaptureFixture) -> None:
+    store = clocked_store()
+
+    def interrupt(verb: str, path: str) -> PutOutcome | None:
+        if path.endswith("checkpoint.parquet"):
+            raise KeyboardInterrupt
+        return None
+
+    log = table_log(FaultyLogStore(store, interrupt))
+    log.commit(creation())
+    assert grow(log, 10).version == 10
+    assert "version 10 is committed" in caplog.text
+
+
 def test_an_unreadable_property_fails_no_commit(caplog: pytest.LogCaptureFixture) -> None:
     store = clocked_store()
     log = table_log(store)
@@ -100,6 +114,17 @@ def test_clean_up_deletes_what_a_kept_checkpoint_makes_superfluous() -> None:
     fresh = table_log(store, waits=waits)
     assert keys(fresh) == {f"file-{number}" for number in range(1, 16)}
     assert keys(fresh, 10) == {f"file-{number}" for number in range(1, 11)}
+
+
+def test_clean_up_leaves_a_table_alone_whose_checkpoints_are_protected() -> None:
+    waits = Waits()
+    store = MemoryLogStore(lambda: waits.now_ms)
+    log = table_log(store, waits=waits)
+    log.commit(creation())
+    grow(log, 11)
+    store.put(commit_path(12), b'{"protocol":{"minReaderVersion":1,"minWriterVersion":7,"writerFeatures":["checkpointProtection"]}}')
+    waits.now_ms += 40 * DAY
+    assert log.clean_up() == []
 
 
 @pytest.mark.parametrize(("wanted", "left"), [("true", 10), ("false", 0)])

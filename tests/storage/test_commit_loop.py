@@ -30,6 +30,7 @@ from tests.storage.logs import (
     commit_path,
     creation,
     deletion,
+    grow,
     keys,
     metadata,
     table_log,
@@ -128,6 +129,20 @@ def test_of_two_creators_one_is_told_that_the_table_is_there() -> None:
     with pytest.raises(ConcurrentWriteException, match=r"another writer created the table first: version 0 .*Run the write again"):
         table_log(store).commit(creation(added("second")))
     assert keys(table_log(store)) == {"first"}
+
+
+def test_a_creator_does_not_put_a_version_0_that_clean_up_has_deleted() -> None:
+    store = clocked_store()
+    log = table_log(store)
+    log.commit(creation())
+    grow(log, 12)
+    store.delete([commit_path(version) for version in range(10)])
+    with pytest.raises(ConcurrentWriteException, match="another writer created the table first: version 12"):
+        table_log(store).commit(creation())
+    store.delete([commit_path(version) for version in range(10, 13)])
+    with pytest.raises(ConcurrentWriteException, match="versions 10 to 10"):
+        table_log(store).commit(creation())
+    assert table_log(store).snapshot().version == 10
 
 
 def test_creators_and_appenders_race_on_a_local_folder(tmp_path: Path) -> None:
@@ -240,6 +255,33 @@ def test_a_refusal_after_an_unknown_answer_is_still_unknown(store: MemoryLogStor
         table_log(FaultyLogStore(store, fail)).commit(append(0, "a"))
 
 
+def test_a_version_that_is_taken_and_cannot_be_read_leaves_the_outcome_unknown(store: MemoryLogStore) -> None:
+    def fail(verb: str, path: str) -> PutOutcome | None:
+        if verb == "read" and path == commit_path(1):
+            raise OSError("connection reset")
+        return None
+
+    log = table_log(FaultyLogStore(store, fail))
+    log.snapshot()
+    table_log(store).commit(append(0, "other"))
+    with pytest.raises(CommitOutcomeUnknown, match="connection reset"):
+        log.commit(append(0, "a"))
+
+
+def test_a_read_that_fails_once_does_not_decide(store: MemoryLogStore) -> None:
+    failures = iter([OSError("connection reset")])
+
+    def fail(verb: str, path: str) -> PutOutcome | None:
+        if verb == "read" and path == commit_path(1) and (error := next(failures, None)):
+            raise error
+        return None
+
+    log = table_log(FaultyLogStore(store, fail))
+    log.snapshot()
+    table_log(store).commit(append(0, "other"))
+    assert log.commit(append(0, "a")).version == 2
+
+
 def test_a_store_that_refuses_leaves_the_table_as_it_was(store: MemoryLogStore) -> None:
     def full(verb: str, path: str) -> PutOutcome | None:
         if verb == "put_if_absent":
@@ -263,6 +305,19 @@ def test_an_interrupt_inside_the_put_never_passes_for_a_failed_commit(store: Mem
     with pytest.raises(CommitOutcomeUnknown if landed else KeyboardInterrupt):
         table_log(faulty).commit(append(0, "a"))
     assert table_log(store).snapshot().version == int(landed)
+
+
+def test_an_interrupt_while_an_answer_is_awaited_never_passes_for_a_failed_commit(store: MemoryLogStore) -> None:
+    reads = iter([KeyboardInterrupt()])
+
+    def interrupt(verb: str, path: str) -> PutOutcome | None:
+        if verb == "read" and path == commit_path(1) and (error := next(reads, None)):
+            raise error
+        return None
+
+    with pytest.raises(CommitOutcomeUnknown):
+        table_log(FaultyLogStore(store, interrupt, after=lambda path: TIMED_OUT)).commit(append(0, "a"))
+    assert table_log(store).snapshot().version == 1
 
 
 def test_an_attempt_that_makes_no_valid_table_is_never_put(store: MemoryLogStore) -> None:
@@ -321,5 +376,3 @@ def test_a_writer_that_slept_through_clean_up_does_not_land_in_the_gap(store: Me
     with pytest.raises(CorruptLogError, match="clean-up"):
         sleeper.commit(append(0, "late"))
     assert table_log(store).snapshot().version == 20
-
-

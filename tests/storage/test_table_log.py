@@ -214,6 +214,12 @@ def test_a_path_without_a_log_is_no_table() -> None:
     assert not log.exists()
 
 
+def test_a_damaged_table_exists(store: MemoryLogStore, log: TableLog) -> None:
+    assert log.exists()
+    store.delete([checkpoint_path(10), commit_path(0)])
+    assert log.exists()
+
+
 def test_a_reader_feature_that_is_not_implemented_is_refused_by_name(store: MemoryLogStore) -> None:
     protocol = b'{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["novelty"],"writerFeatures":["novelty"]}}\n'
     table_log(store).commit(creation())

@@ -7,6 +7,7 @@ holds, not by its file name, and refused by the feature's name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -182,7 +183,7 @@ def read_checkpoint(batches: Iterable[pa.RecordBatch], *, version: int, root: st
     )
 
 
-_METADATA_DEFAULTS: Mapping[str, object] = {"format": {"provider": "parquet"}, "partitionColumns": [], "configuration": {}}
+_METADATA_DEFAULTS: dict[str, object] = {"format": {"provider": "parquet"}, "partitionColumns": [], "configuration": {}}
 
 
 def _live_transactions(transactions: Mapping[str, SetTransaction], retention_ms: int | None, now_ms: int) -> list[SetTransaction]:
@@ -194,11 +195,20 @@ def _live_transactions(transactions: Mapping[str, SetTransaction], retention_ms:
 
 def _action_rows(name: str, rows: Sequence[object]) -> pa.Table:
     column_type = CHECKPOINT_SCHEMA.field(name).type
-    return _widen(name, pa.array(rows, type=column_type))
+    return _widen(name, pa.array([_with_pairs(row, column_type) for row in rows], type=column_type))
+
+
+def _with_pairs(value: object, kind: pa.DataType) -> object:
+    """The value with every map as the list of pairs that Arrow takes for one."""
+    if isinstance(value, Mapping) and isinstance(kind, pa.MapType):
+        return list(value.items())
+    if isinstance(value, Mapping) and isinstance(kind, pa.StructType):
+        return {field.name: _with_pairs(value.get(field.name), field.type) for field in kind}
+    return value
 
 
 def _file_rows(name: str, batch: pa.RecordBatch, *, with_stats: bool) -> pa.Table:
-    parts = []
+    parts: list[pa.Array[Any]] = []
     fields = list(CHECKPOINT_SCHEMA.field(name).type)
     for field in fields:
         if field.name == "dataChange" and name == "add":
@@ -210,7 +220,7 @@ def _file_rows(name: str, batch: pa.RecordBatch, *, with_stats: bool) -> pa.Tabl
     return _widen(name, pa.StructArray.from_arrays(parts, fields=fields))
 
 
-def _widen(name: str, column: pa.Array) -> pa.Table:
+def _widen(name: str, column: pa.Array[Any]) -> pa.Table:
     """A table in which every column but one is null."""
     columns = [column if field.name == name else pa.nulls(len(column), field.type) for field in CHECKPOINT_SCHEMA]
     return pa.Table.from_arrays(columns, schema=CHECKPOINT_SCHEMA)
@@ -224,22 +234,23 @@ def _present(batch: pa.RecordBatch, name: str) -> pa.StructArray | None:
     column = batch.column(index)
     if column.null_count == len(column):
         return None
-    if not pa.types.is_struct(column.type):
+    if not isinstance(column, pa.StructArray):
         raise CorruptLogError(f"checkpoint column {name} has type {column.type} instead of a struct")
-    return column.drop_null()
+    present: pa.StructArray = column.drop_null()
+    return present
 
 
 def _rows(batch: pa.RecordBatch, name: str) -> list[dict[str, object]]:
     structs = _present(batch, name)
     if structs is None:
         return []
-    rows = (_plain(row, structs.type) for row in structs.to_pylist())
+    rows = (_plain(struct.as_py(), structs.type) for struct in structs)
     return [row for row in rows if isinstance(row, dict)]
 
 
 def _plain(value: object, kind: pa.DataType) -> object:
     """A scalar as its JSON would be: maps are objects, and null fields are absent."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and isinstance(kind, pa.StructType):
         return {field.name: _plain(value[field.name], field.type) for field in kind if value[field.name] is not None}
     if pa.types.is_map(kind) and isinstance(value, list):
         return dict(value)
@@ -250,7 +261,8 @@ def _with_json_stats(adds: pa.StructArray) -> pa.StructArray:
     names = [field.name for field in adds.type]
     if "stats_parsed" not in names:
         return adds
-    columns = dict(zip(names, adds.flatten(), strict=True))
+    # Any: the stubs cannot say that this one is a struct and that one holds strings.
+    columns: dict[str, Any] = dict(zip(names, adds.flatten(), strict=True))
     parsed = columns.pop("stats_parsed")
     json_stats = columns.get("stats")
     if json_stats is None:

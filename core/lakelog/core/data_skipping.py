@@ -16,12 +16,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lakelog.core.errors import ColumnNotFoundError, UnsupportedOperationError
+from lakelog.core.errors import UnsupportedOperationError
 from lakelog.core.partition_values import parse_partition_column
 from lakelog.core.predicates import (
     And,
@@ -37,13 +36,16 @@ from lakelog.core.predicates import (
     Operator,
     Or,
     Predicate,
+    Scalar,
     StartsWith,
     Unknown,
+    Values,
     common_family,
     evaluate_rows,
     family_of,
     literal_scalar,
     negate,
+    pc,
     references,
 )
 from lakelog.core.schema import DataType, DecimalType, PrimitiveType, StructType
@@ -71,54 +73,44 @@ def classify(files: pa.Table, predicate: Predicate, *, schema: StructType, parti
         ColumnNotFoundError: the predicate names a column that the schema does not have.
         CorruptLogError: a partition value is none of its column's type.
     """
-    types = {column: _type_of(column, schema) for column in references(predicate)}
+    types = {column: schema.find(column.path).type for column in references(predicate)}
     partitions = {column: types[column] for column in types if len(column.path) == 1 and column.path[0] in partition_columns}
-    measured = {column: kind for column, kind in types.items() if column not in partitions and isinstance(kind, _LEAF_TYPES)}
+    measured: dict[Column, DataType] = {
+        column: kind for column, kind in types.items() if column not in partitions and isinstance(kind, _LEAF_TYPES)
+    }
     chunks = [
         _classify_batch(batch, predicate, partitions, measured)
         for batch in files.select(["partitionValues", "stats"]).to_batches(max_chunksize=_BATCH)
     ]
-    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.int8())
+    return cast(pa.Int8Array, pa.concat_arrays(chunks) if chunks else pa.array([], pa.int8()))
 
 
 def _classify_batch(
     batch: pa.RecordBatch, predicate: Predicate, partitions: dict[Column, DataType], measured: dict[Column, DataType]
-) -> pa.Int8Array:
-    values = {column.path[0]: _partition_values(batch.column("partitionValues"), column.path[0], kind) for column, kind in partitions.items()}
-    files = _Files(
-        count=batch.num_rows,
-        partition_values=pa.RecordBatch.from_arrays(list(values.values()), names=list(values)),
-        bounds=read_bounds(batch.column("stats"), measured) if measured else {},
-        types=measured,
-    )
-    outcomes = files.outcomes(predicate)
-    partly = pc.or_(outcomes.false, outcomes.null)
-    code = pc.if_else(outcomes.true, pc.if_else(partly, SOME_ROWS, EVERY_ROW), NO_ROW)
-    return code.cast(pa.int8())
-
-
-def _partition_values(maps: pa.MapArray, name: str, kind: DataType) -> pa.Array:
-    texts = pc.map_lookup(maps, name, "first").dictionary_encode()
-    return pc.take(parse_partition_column(texts.dictionary, kind), texts.indices)
-
-
-def _type_of(column: Column, schema: StructType) -> DataType:
-    found: DataType = schema
-    for name in column.path:
-        fields = {field.name: field.type for field in found.fields} if isinstance(found, StructType) else {}
-        if name not in fields:
-            raise ColumnNotFoundError(f"column {column} is not among the table's columns: {', '.join(field.name for field in schema.fields)}")
-        found = fields[name]
-    return found
+) -> Values:
+    maps = batch.column("partitionValues")
+    values = {
+        column.path[0]: parse_partition_column(pc.map_lookup(maps, column.path[0], "first"), kind) for column, kind in partitions.items()
+    }
+    exact = pa.RecordBatch.from_arrays(list(values.values()), names=list(values))
+    code = _Files(count=batch.num_rows, partition_values=exact, bounds={}, types={}).code(predicate)
+    undecided = pc.equal(code, SOME_ROWS)
+    if not measured or not pc.any(undecided).as_py():
+        return code
+    # JSON is parsed for those files alone that partition values leave open.
+    stats = batch.column("stats").filter(undecided)
+    rest = exact.filter(undecided) if values else exact
+    files = _Files(count=len(stats), partition_values=rest, bounds=read_bounds(stats, measured), types=measured)
+    return pc.replace_with_mask(code, undecided, files.code(predicate))
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcomes:
     """Per file, which outcomes a row may have; never null."""
 
-    true: pa.BooleanArray
-    false: pa.BooleanArray
-    null: pa.BooleanArray
+    true: Values
+    false: Values
+    null: Values
 
     def inverted(self) -> _Outcomes:
         return _Outcomes(self.false, self.true, self.null)
@@ -140,6 +132,11 @@ class _Files:
     partition_values: pa.RecordBatch
     bounds: dict[Column, ColumnBounds]
     types: dict[Column, DataType]
+
+    def code(self, predicate: Predicate) -> Values:
+        outcomes = self.outcomes(predicate)
+        partly = pc.or_(outcomes.false, outcomes.null)
+        return pc.if_else(outcomes.true, pc.if_else(partly, SOME_ROWS, EVERY_ROW), NO_ROW).cast(pa.int8())
 
     def outcomes(self, predicate: Predicate) -> _Outcomes:
         match predicate:
@@ -187,16 +184,14 @@ class _Files:
             case In(_, literals):
                 return self._in(literals, bounds, kind)
 
-    def _of_values(self, bounds: ColumnBounds, among_values: tuple[pa.BooleanArray, pa.BooleanArray] | None) -> _Outcomes:
+    def _of_values(self, bounds: ColumnBounds, among_values: tuple[Values, Values] | None) -> _Outcomes:
         """The outcomes of a condition that is null for null and among other values may be (true, false)."""
         if among_values is None:
             return self._anything()
         true, false = among_values
         return _Outcomes(pc.and_(true, bounds.may_be_value), pc.and_(false, bounds.may_be_value), bounds.may_be_null)
 
-    def _compare(
-        self, op: Operator, literal: Literal, bounds: ColumnBounds, kind: DataType
-    ) -> tuple[pa.BooleanArray, pa.BooleanArray] | None:
+    def _compare(self, op: Operator, literal: Literal, bounds: ColumnBounds, kind: DataType) -> tuple[Values, Values] | None:
         prepared = _comparable(literal, bounds, kind)
         if prepared is None:
             return None
@@ -210,7 +205,7 @@ class _Files:
         # Values are those without NaN here; a hidden NaN is greater than any other, and no bound of this family proves.
         return (true if op in {"=", "<", "<="} and not math.isnan(scalar.as_py()) else self._all(True)), self._all(True)
 
-    def _starts_with(self, prefix: str, bounds: ColumnBounds, kind: DataType) -> tuple[pa.BooleanArray, pa.BooleanArray] | None:
+    def _starts_with(self, prefix: str, bounds: ColumnBounds, kind: DataType) -> tuple[Values, Values] | None:
         if family_of(kind) != "string" or pa.types.is_null(bounds.lower.type):
             return None
         first = prefix.encode()
@@ -229,9 +224,7 @@ class _Files:
             return result
         return _Outcomes(result.true, self._all(False), pc.or_(result.null, result.false))
 
-    def _in_list(
-        self, literals: list[Literal], bounds: ColumnBounds, kind: DataType
-    ) -> tuple[pa.BooleanArray, pa.BooleanArray] | None:
+    def _in_list(self, literals: list[Literal], bounds: ColumnBounds, kind: DataType) -> tuple[Values, Values] | None:
         true, false = self._all(False), self._all(True)
         for literal in literals:
             outcome = self._compare("=", literal, bounds, kind)
@@ -240,9 +233,7 @@ class _Files:
             true, false = pc.or_(true, outcome[0]), pc.and_(false, outcome[1])
         return true, false
 
-    def _in_range(
-        self, literals: list[Literal], bounds: ColumnBounds, kind: DataType
-    ) -> tuple[pa.BooleanArray, pa.BooleanArray] | None:
+    def _in_range(self, literals: list[Literal], bounds: ColumnBounds, kind: DataType) -> tuple[Values, Values] | None:
         ordered = _ordered(literals)
         least, greatest = (_comparable(end, bounds, kind) for end in (ordered[0], ordered[-1])) if ordered else (None, None)
         if least is None or greatest is None:
@@ -250,13 +241,13 @@ class _Files:
         reach = pc.and_(_compare_known(">=", *least[1:])[0], _compare_known("<=", *greatest[1:])[0])
         return reach, self._all(True)
 
-    def _one_outcome(self, truth: pa.BooleanArray) -> _Outcomes:
+    def _one_outcome(self, truth: Values) -> _Outcomes:
         return _Outcomes(pc.fill_null(truth, False), pc.fill_null(pc.invert(truth), False), pc.is_null(truth))
 
     def _anything(self) -> _Outcomes:
         return _Outcomes(self._all(True), self._all(True), self._all(True))
 
-    def _all(self, value: bool) -> pa.BooleanArray:
+    def _all(self, value: bool) -> Values:
         return pa.repeat(pa.scalar(value), self.count)
 
 
@@ -264,7 +255,7 @@ class _Files:
 _LEAF_TYPES = (PrimitiveType, DecimalType)
 
 
-def _comparable(literal: Literal, bounds: ColumnBounds, kind: DataType) -> tuple[Family, pa.Scalar, pa.Array, pa.Array] | None:
+def _comparable(literal: Literal, bounds: ColumnBounds, kind: DataType) -> tuple[Family, Scalar, Values, Values] | None:
     """The family to compare in, and literal and bounds in it; None where statistics cannot tell."""
     column, constant = family_of(kind), family_of(literal.type)
     family = common_family(column, constant) if column is not None and constant is not None else None
@@ -276,7 +267,7 @@ def _comparable(literal: Literal, bounds: ColumnBounds, kind: DataType) -> tuple
     return family, scalar, bounds.lower.cast(scalar.type), bounds.upper.cast(scalar.type)
 
 
-def _compare_known(op: Operator, scalar: pa.Scalar, lower: pa.Array, upper: pa.Array) -> tuple[pa.BooleanArray, pa.BooleanArray]:
+def _compare_known(op: Operator, scalar: Scalar, lower: Values, upper: Values) -> tuple[Values, Values]:
     """(may be true, may be false) for values between the bounds."""
     if op == "=":
         never = pc.or_kleene(pc.greater(lower, scalar), pc.less(upper, scalar))
@@ -289,7 +280,7 @@ def _compare_known(op: Operator, scalar: pa.Scalar, lower: pa.Array, upper: pa.A
     return _unless(pc.greater(lower, scalar)), _unless(pc.less_equal(upper, scalar))
 
 
-def _unless(known: pa.BooleanArray) -> pa.BooleanArray:
+def _unless(known: Values) -> Values:
     return pc.invert(pc.fill_null(known, False))
 
 

@@ -7,12 +7,13 @@ PROTOCOL.md ("Action Reconciliation") gives a logical file: canonical path, ``|`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.core.actions import AddFile, DeletionVectorDescriptor, RemoveFile
+from lakelog.core.arrow_text import join_text
 from lakelog.core.errors import CorruptLogError
 from lakelog.core.paths import canonical_keys
 
@@ -28,36 +29,34 @@ DELETION_VECTOR = pa.struct(
     ]
 )
 
-FILES_SCHEMA = pa.schema(
-    [
-        pa.field("path", pa.string()),
-        pa.field("partitionValues", STRING_MAP),
-        pa.field("size", pa.int64()),
-        pa.field("modificationTime", pa.int64()),
-        pa.field("stats", pa.string()),
-        pa.field("tags", STRING_MAP),
-        pa.field("deletionVector", DELETION_VECTOR),
-        pa.field("baseRowId", pa.int64()),
-        pa.field("defaultRowCommitVersion", pa.int64()),
-        pa.field("clusteringProvider", pa.string()),
-        pa.field("key", pa.string()),
-    ]
-)
+_FILE_FIELDS: list[pa.Field[Any]] = [
+    pa.field("path", pa.string()),
+    pa.field("partitionValues", STRING_MAP),
+    pa.field("size", pa.int64()),
+    pa.field("modificationTime", pa.int64()),
+    pa.field("stats", pa.string()),
+    pa.field("tags", STRING_MAP),
+    pa.field("deletionVector", DELETION_VECTOR),
+    pa.field("baseRowId", pa.int64()),
+    pa.field("defaultRowCommitVersion", pa.int64()),
+    pa.field("clusteringProvider", pa.string()),
+    pa.field("key", pa.string()),
+]
+FILES_SCHEMA = pa.schema(_FILE_FIELDS)
 
-TOMBSTONES_SCHEMA = pa.schema(
-    [
-        pa.field("path", pa.string()),
-        pa.field("deletionTimestamp", pa.int64()),
-        pa.field("dataChange", pa.bool_()),
-        pa.field("extendedFileMetadata", pa.bool_()),
-        pa.field("partitionValues", STRING_MAP),
-        pa.field("size", pa.int64()),
-        pa.field("deletionVector", DELETION_VECTOR),
-        pa.field("baseRowId", pa.int64()),
-        pa.field("defaultRowCommitVersion", pa.int64()),
-        pa.field("key", pa.string()),
-    ]
-)
+_TOMBSTONE_FIELDS: list[pa.Field[Any]] = [
+    pa.field("path", pa.string()),
+    pa.field("deletionTimestamp", pa.int64()),
+    pa.field("dataChange", pa.bool_()),
+    pa.field("extendedFileMetadata", pa.bool_()),
+    pa.field("partitionValues", STRING_MAP),
+    pa.field("size", pa.int64()),
+    pa.field("deletionVector", DELETION_VECTOR),
+    pa.field("baseRowId", pa.int64()),
+    pa.field("defaultRowCommitVersion", pa.int64()),
+    pa.field("key", pa.string()),
+]
+TOMBSTONES_SCHEMA = pa.schema(_TOMBSTONE_FIELDS)
 
 _REQUIRED: Mapping[str, Sequence[str]] = {
     "add": ("path", "partitionValues", "size", "modificationTime"),
@@ -147,7 +146,7 @@ def tombstones_to_removes(tombstones: pa.Table) -> list[RemoveFile]:
     ]
 
 
-def logical_keys(paths: pa.Array, vectors: pa.StructArray, root: str) -> pa.Array:
+def logical_keys(paths: pa.StringArray, vectors: pa.StructArray, root: str) -> pa.StringArray:
     """The ``key`` column: canonical path, ``|``, unique id of the deletion vector or nothing.
 
     Raises:
@@ -155,15 +154,15 @@ def logical_keys(paths: pa.Array, vectors: pa.StructArray, root: str) -> pa.Arra
     """
     keys = canonical_keys(paths, root)
     if vectors.null_count == len(vectors):
-        return pc.binary_join_element_wise(keys, "", "|")
+        return join_text(keys, "|")
     storage, location, offset = (pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset"))
-    at = pc.binary_join_element_wise("", pc.cast(offset, pa.string()), "@", null_handling="emit_null")
-    identity = pc.binary_join_element_wise(storage, location, pc.fill_null(at, ""), "", null_handling="emit_null")
-    return pc.binary_join_element_wise(keys, pc.fill_null(identity, ""), "|")
+    at = join_text("@", offset.cast(pa.string())).fill_null("")
+    return join_text(keys, "|", join_text(storage, location, at).fill_null(""))
 
 
 def _rows_to_batch(rows: Sequence[JsonRow], schema: pa.Schema, kind: str, root: str) -> pa.RecordBatch:
-    columns: dict[str, pa.Array] = {}
+    # Any: what the stubs call an array depends on its type, which the schema gives here.
+    columns: dict[str, Any] = {}
     try:
         for field in schema:
             if field.name == "key":
@@ -183,7 +182,8 @@ def _rows_to_batch(rows: Sequence[JsonRow], schema: pa.Schema, kind: str, root: 
 def _structs_to_batch(structs: pa.StructArray, schema: pa.Schema, kind: str, root: str) -> pa.RecordBatch:
     present = structs.filter(pc.is_valid(structs))
     children = dict(zip((field.name for field in present.type), present.flatten(), strict=True))
-    columns: dict[str, pa.Array] = {}
+    # Any: what the stubs call an array depends on its type, which the schema gives here.
+    columns: dict[str, Any] = {}
     for field in schema:
         if field.name == "key":
             continue
@@ -204,7 +204,7 @@ def _structs_to_batch(structs: pa.StructArray, schema: pa.Schema, kind: str, roo
     return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 
-def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
+def conform(array: pa.Array[Any], target: pa.DataType) -> pa.Array[Any]:
     """The array in exactly the type ``target``: maps and structs are rebuilt, since writers name their parts differently.
 
     Struct fields that the array lacks are null; those that the target lacks are left out.
@@ -214,14 +214,16 @@ def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
     """
     if array.type.equals(target):
         return array
-    if pa.types.is_dictionary(array.type):
+    if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
-    if pa.types.is_map(target) and pa.types.is_map(array.type):
+    if isinstance(target, pa.MapType) and isinstance(array, pa.MapArray):
         # The sum is a fresh buffer: from_arrays takes no mask beside offsets that are themselves a slice.
         offsets = pc.add(array.offsets, pa.scalar(0, pa.int32()))
         keys, items = conform(array.keys, target.key_type), conform(array.items, target.item_type)
-        return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=array.is_null() if array.null_count else None)
-    if pa.types.is_struct(target) and pa.types.is_struct(array.type):
+        mask = array.is_null() if array.null_count else None
+        rebuilt: pa.Array[Any] = pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=mask)  # type: ignore[call-overload]
+        return rebuilt
+    if isinstance(target, pa.StructType) and isinstance(array, pa.StructArray):
         given = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
         parts = [
             conform(given[field.name], field.type) if field.name in given else pa.nulls(len(array), type=field.type) for field in target

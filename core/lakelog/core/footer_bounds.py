@@ -1,8 +1,8 @@
 """Least and greatest value of one column in a Parquet footer, and how ``add.stats`` spells them.
 
 Works on the footer's physical values, which hold every date and timestamp, where Python's datetimes would overflow. Which footers hide
-what (parquet-format, "Statistics"): parquet-mr gives no bound, or NaN, when a NaN is there, pyarrow ignores it; both may give -0.0 or 0.0
-for either; parquet-mr drops statistics over 4096 bytes with their null count; INT96 timestamps have no order, hence no bounds.
+what (parquet-format, "Statistics"): of a column with NaN parquet-mr gives NaN as a bound or no bound, pyarrow bounds that ignore it; both
+may give -0.0 or 0.0 for either; parquet-mr drops statistics over 4096 bytes with their null count; INT96 has no order, hence no bounds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Context, Decimal
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 import pyarrow.parquet as pq
@@ -38,7 +38,8 @@ def leaf_bounds(footer: pq.FileMetaData, leaf: int, data_type: DataType) -> Foot
     A footer type that Spark would not read as ``data_type`` unchanged gives no bounds.
     """
     chunks = [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
-    measured = [(chunk.num_values, chunk.statistics) for chunk in chunks if chunk.num_values]
+    # The stubs of pyarrow know neither has_null_count nor that a measured chunk has its values.
+    measured: list[tuple[int, Any]] = [(chunk.num_values, chunk.statistics) for chunk in chunks if chunk.num_values]
     known = all(stats is not None and stats.has_null_count for _, stats in measured)
     nulls = sum(stats.null_count for _, stats in measured) if known else None
     decode = _decoder(footer.schema.column(leaf), data_type)
@@ -57,10 +58,11 @@ def leaf_bounds(footer: pq.FileMetaData, leaf: int, data_type: DataType) -> Foot
         return FooterBounds(None, None, nulls)
     if isinstance(lows[0], float):
         return FooterBounds(_least(lows), _greatest(highs, footer), nulls)
-    lower, upper = min(lows), max(highs)  # type: ignore[type-var]
+    lower, upper = min(lows), max(highs)
     earliest = _earliest_certain(footer, data_type)
     if earliest is not None:
-        return FooterBounds(*(bound if isinstance(bound, int) and bound >= earliest else None for bound in (lower, upper)), nulls)
+        sure = [bound if isinstance(bound, int) and bound >= earliest else None for bound in (lower, upper)]
+        return FooterBounds(sure[0], sure[1], nulls)
     return FooterBounds(lower, upper, nulls)
 
 

@@ -14,14 +14,19 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any, TypeAlias, cast
 from typing import Literal as OneOf
-from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from lakelog.core.errors import ColumnNotFoundError, UnsupportedOperationError
 from lakelog.core.schema import DataType, DecimalType, PrimitiveType
+
+# The stubs of pyarrow tell arrays apart by element type, which is known here at run time alone.
+Values: TypeAlias = Any
+Scalar: TypeAlias = Any
+pc: Any = pyarrow.compute
 
 Operator: TypeAlias = OneOf["=", "!=", "<", "<=", ">", ">=", "<=>"]
 
@@ -119,7 +124,6 @@ Predicate: TypeAlias = Constant | Unknown | Comparison | In | StartsWith | IsNul
 
 TRUE = Constant(True)
 FALSE = Constant(False)
-NULL = Constant(None)
 
 
 def conjunction(*parts: Predicate) -> Predicate:
@@ -234,7 +238,7 @@ def common_family(left: Family, right: Family) -> Family | None:
     return left if left == right else None
 
 
-def literal_scalar(literal: Literal, family: Family) -> pa.Scalar:
+def literal_scalar(literal: Literal, family: Family) -> Scalar:
     """The literal as an Arrow scalar of the family's storage type; null stays null.
 
     Raises:
@@ -267,9 +271,12 @@ def evaluate_rows(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> pa.
         ColumnNotFoundError: a column is absent.
         UnsupportedOperationError: the predicate holds an `Unknown`, or compares a column with a literal of another kind.
     """
-    if isinstance(table, pa.Table):
-        chunks = [evaluate_rows(predicate, batch) for batch in table.to_batches()]
-        return pa.concat_arrays(chunks) if chunks else pa.array([], pa.bool_())
+    batches = table.to_batches() if isinstance(table, pa.Table) else [table]
+    truths = [_evaluate(predicate, batch) for batch in batches]
+    return cast(pa.BooleanArray, pa.concat_arrays(truths) if truths else pa.array([], pa.bool_()))
+
+
+def _evaluate(predicate: Predicate, table: pa.RecordBatch) -> Values:
     match predicate:
         case Constant(value):
             return pa.nulls(table.num_rows, pa.bool_()) if value is None else pa.repeat(pa.scalar(value), table.num_rows)
@@ -277,17 +284,17 @@ def evaluate_rows(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> pa.
             raise UnsupportedOperationError(f"this condition cannot be evaluated without Spark: {reason}")
         case And(parts) | Or(parts):
             both = isinstance(predicate, And)
-            result = evaluate_rows(Constant(both), table)
+            result = _evaluate(Constant(both), table)
             for part in parts:
-                result = (pc.and_kleene if both else pc.or_kleene)(result, evaluate_rows(part, table))
+                result = (pc.and_kleene if both else pc.or_kleene)(result, _evaluate(part, table))
             return result
         case Not(part):
-            return pc.invert(evaluate_rows(part, table))
+            return pc.invert(_evaluate(part, table))
         case leaf:
             return _evaluate_leaf(leaf, _find_column(leaf.column, table))
 
 
-def _evaluate_leaf(leaf: Comparison | In | StartsWith | IsNull | IsNotNull, values: pa.Array) -> pa.BooleanArray:
+def _evaluate_leaf(leaf: Comparison | In | StartsWith | IsNull | IsNotNull, values: Values) -> Values:
     match leaf:
         case IsNull():
             return pc.is_null(values)
@@ -302,7 +309,7 @@ def _evaluate_leaf(leaf: Comparison | In | StartsWith | IsNull | IsNotNull, valu
             return compare(op, *_storage(values, column, literal))
 
 
-def compare(op: Operator, values: pa.Array, scalar: pa.Scalar) -> pa.BooleanArray:
+def compare(op: Operator, values: Values, scalar: Scalar) -> Values:
     """``values op scalar`` in Spark's order; both of one family's storage type."""
     if op == "<=>":
         if not scalar.is_valid:
@@ -325,7 +332,7 @@ def compare(op: Operator, values: pa.Array, scalar: pa.Scalar) -> pa.BooleanArra
 _ARROW = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal}
 
 
-def _is_in(values: pa.Array, column: Column, literals: tuple[Literal, ...]) -> pa.BooleanArray:
+def _is_in(values: Values, column: Column, literals: tuple[Literal, ...]) -> Values:
     if not literals:
         return pa.repeat(pa.scalar(False), len(values))
     pairs = [_storage(values, column, literal) for literal in literals]
@@ -341,7 +348,7 @@ def _is_in(values: pa.Array, column: Column, literals: tuple[Literal, ...]) -> p
     return result
 
 
-def _find_column(column: Column, table: pa.RecordBatch) -> pa.Array:
+def _find_column(column: Column, table: pa.RecordBatch) -> Values:
     head, *rest = column.path
     positions = table.schema.get_all_field_indices(head)
     if len(positions) != 1:
@@ -355,7 +362,7 @@ def _find_column(column: Column, table: pa.RecordBatch) -> pa.Array:
     return values
 
 
-def _storage(values: pa.Array, column: Column, literal: Literal) -> tuple[pa.Array, pa.Scalar]:
+def _storage(values: Values, column: Column, literal: Literal) -> tuple[Values, Scalar]:
     family = _arrow_family(values.type)
     wanted = family_of(literal.type)
     common = common_family(family, wanted) if family is not None and wanted is not None else None
@@ -370,7 +377,7 @@ def _storage(values: pa.Array, column: Column, literal: Literal) -> tuple[pa.Arr
     return values.cast(STORAGE[common]), literal_scalar(literal, common)
 
 
-def _floor_to_micros(values: pa.Array) -> pa.Array:
+def _floor_to_micros(values: Values) -> Values:
     if values.type.unit != "ns":
         return values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
     return pc.floor_temporal(values.cast(pa.timestamp("ns")), unit="microsecond").cast(pa.timestamp("us")).cast(pa.int64())
@@ -381,21 +388,15 @@ def _arrow_family(arrow: pa.DataType) -> Family | None:
         return _arrow_family(arrow.value_type)
     if pa.types.is_timestamp(arrow):
         return "timestamp_ntz" if arrow.tz is None else "timestamp"
-    for test, family in _ARROW_FAMILIES:
-        if test(arrow):
-            return family
-    return None
+    return next((family for family, tests in _ARROW_FAMILIES.items() if any(test(arrow) for test in tests)), None)
 
 
-_ARROW_FAMILIES: tuple[tuple[Callable[[pa.DataType], bool], Family], ...] = (
-    (pa.types.is_integer, "integral"),
-    (pa.types.is_floating, "fractional"),
-    (pa.types.is_decimal, "decimal"),
-    (pa.types.is_string, "string"),
-    (pa.types.is_large_string, "string"),
-    (pa.types.is_string_view, "string"),
-    (pa.types.is_binary, "binary"),
-    (pa.types.is_large_binary, "binary"),
-    (pa.types.is_boolean, "boolean"),
-    (pa.types.is_date32, "date"),
-)
+_ARROW_FAMILIES: dict[Family, tuple[Callable[[pa.DataType], bool], ...]] = {
+    "integral": (pa.types.is_integer,),
+    "fractional": (pa.types.is_floating,),
+    "decimal": (pa.types.is_decimal,),
+    "string": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    "binary": (pa.types.is_binary, pa.types.is_large_binary),
+    "boolean": (pa.types.is_boolean,),
+    "date": (pa.types.is_date32,),
+}

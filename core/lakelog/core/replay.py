@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import orjson
 import pyarrow as pa
@@ -55,10 +55,10 @@ class LogState:
         """The state without tombstones whose ``deletionTimestamp`` plus retention lies before now; one without a time has expired."""
         if not self.tombstones.num_rows:
             return self
-        unexpired = pc.fill_null(pc.greater_equal(self.tombstones["deletionTimestamp"], now_ms - retention_ms), False)
-        if pc.all(unexpired).as_py():
-            return self
-        return replace(self, tombstones=self.tombstones.filter(unexpired))
+        # A row whose time is null does not pass the filter.
+        cutoff = pa.scalar(now_ms - retention_ms, pa.int64())
+        unexpired = self.tombstones.filter(pc.greater_equal(self.tombstones["deletionTimestamp"], cutoff))
+        return self if unexpired.num_rows == self.tombstones.num_rows else replace(self, tombstones=unexpired)
 
 
 class Fold:
@@ -132,8 +132,8 @@ class Fold:
         files, tombstones = self._base.files, self._base.tombstones
         if adds.num_rows or removes.num_rows:
             seen = pa.chunked_array([*adds["key"].chunks, *removes["key"].chunks], type=pa.string())
-            files = _append(_without(files, seen), adds.filter(_newer(adds, removes)), FILES_SCHEMA)
-            tombstones = _append(_without(tombstones, seen), removes.filter(_newer(removes, adds)), TOMBSTONES_SCHEMA)
+            files = _append(_without(files, seen), _newer(adds, removes), FILES_SCHEMA)
+            tombstones = _append(_without(tombstones, seen), _newer(removes, adds), TOMBSTONES_SCHEMA)
         return LogState(
             version=self._version,
             protocol=self._protocol,
@@ -232,13 +232,15 @@ def _newest(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.is_in(rows["sequence"], value_set=newest["sequence_max"]))
 
 
-def _newer(rows: pa.Table, others: pa.Table) -> pa.ChunkedArray:
-    """True for each row that no row of ``others`` with the same key comes after."""
+def _newer(rows: pa.Table, others: pa.Table) -> pa.Table:
+    """The rows that no row of ``others`` with the same key comes after."""
     found = pc.index_in(rows["key"], value_set=others["key"])
-    return pc.fill_null(pc.greater(rows["sequence"], pc.take(others["sequence"], found)), True)
+    # Any: the stubs do not follow take through a chunked array. Sequences start at 1.
+    latest: Any = pc.take(others["sequence"], found)
+    return rows.filter(pc.greater(rows["sequence"], latest.fill_null(0)))
 
 
-def _without(base: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+def _without(base: pa.Table, keys: pa.ChunkedArray[pa.StringScalar]) -> pa.Table:
     if not base.num_rows:
         return base
     gone = pc.is_in(base["key"], value_set=keys)

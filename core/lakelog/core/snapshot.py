@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -117,7 +118,7 @@ class Snapshot:
         """Bytes of all live files, as their ``add`` actions give it."""
         return int(pc.sum(self.state.files["size"]).as_py() or 0)
 
-    def add_files(self, indices: Sequence[int] | pa.Array | None = None) -> list[AddFile]:
+    def add_files(self, indices: Sequence[int] | pa.Array[Any] | None = None) -> list[AddFile]:
         """The ``add`` actions of some rows of `files`, all of them by default; ``data_change`` is False.
 
         Args:
@@ -130,5 +131,5 @@ class Snapshot:
         return tombstones_to_removes(self.tombstones)
 
 
-def _indices(indices: Sequence[int] | pa.Array) -> pa.Array:
+def _indices(indices: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:
     return indices if isinstance(indices, pa.Array) else pa.array(indices, pa.int64())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from lakelog.core.errors import InvalidTablePropertyError
 from lakelog.core.footer_bounds import FooterBounds, bounds_text, leaf_bounds
-from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
+from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, StructType, leaf_columns
 
 JsonTree: TypeAlias = "dict[str, str | JsonTree]"
 
@@ -114,21 +114,13 @@ def file_statistics(footer: pq.FileMetaData, schema: StructType, *, indexed: Ind
 def indexed_leaves(schema: StructType, indexed: IndexedColumns) -> Iterator[tuple[tuple[str, ...], DataType]]:
     """The leaf columns (path, type) that get statistics, in the schema's order; only structs are descended into."""
     wanted = None if indexed.names is None else {tuple(name.lower() for name in path) for path in indexed.names}
-    for position, (path, data_type) in enumerate(_leaves(schema, ())):
+    for position, (path, data_type) in enumerate(leaf_columns(schema)):
         if wanted is None:
             if 0 <= indexed.count <= position:
                 return
             yield path, data_type
         elif any(tuple(name.lower() for name in path[:depth]) in wanted for depth in range(1, len(path) + 1)):
             yield path, data_type
-
-
-def _leaves(struct: StructType, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], DataType]]:
-    for field in struct.fields:
-        if isinstance(field.type, StructType):
-            yield from _leaves(field.type, (*above, field.name))
-        else:
-            yield (*above, field.name), field.type
 
 
 # --- Where a column sits in the footer ------------------------------------------------------------------------------------------
@@ -164,7 +156,7 @@ def _footer_leaves(footer: pq.FileMetaData) -> _FooterTree | None:
     return tree if count == footer.num_columns else None
 
 
-def _tree(fields: Sequence[pa.Field], start: int) -> tuple[_FooterTree, int]:
+def _tree(fields: Sequence[pa.Field[Any]], start: int) -> tuple[_FooterTree, int]:
     found: dict[str, int | _FooterTree | None] = {}
     for field in fields:
         repeated = field.name in found
@@ -200,7 +192,5 @@ def _insert(tree: JsonTree, path: Sequence[str], text: str) -> None:
 
 
 def _json_text(tree: JsonTree) -> str:
-    entries = (
-        f"{orjson.dumps(name).decode()}:{_json_text(entry) if isinstance(entry, dict) else entry}" for name, entry in tree.items()
-    )
+    entries = (f"{orjson.dumps(name).decode()}:{_json_text(entry) if isinstance(entry, dict) else entry}" for name, entry in tree.items())
     return "{" + ",".join(entries) + "}"

@@ -6,17 +6,17 @@ is widened so far that every value of the file lies within it. What is absent, m
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from lakelog.core.predicates import STORAGE, WIDE_DECIMAL, Column, Family, family_of
+from lakelog.core.predicates import STORAGE, WIDE_DECIMAL, Column, Family, Values, family_of, pc
 from lakelog.core.schema import DataType, DecimalType, PrimitiveType
 
 
@@ -29,13 +29,13 @@ class ColumnBounds:
     ``may_be_null`` and ``may_be_value`` are never null: whether a row of the file can, and can not, be null in this column.
     """
 
-    lower: pa.Array
-    upper: pa.Array
-    may_be_null: pa.BooleanArray
-    may_be_value: pa.BooleanArray
+    lower: Values
+    upper: Values
+    may_be_null: Values
+    may_be_value: Values
 
 
-def read_bounds(stats: pa.StringArray, columns: Mapping[Column, DataType]) -> dict[Column, ColumnBounds]:
+def read_bounds(stats: Values, columns: Mapping[Column, DataType]) -> dict[Column, ColumnBounds]:
     """The bounds of ``columns`` in each file.
 
     Args:
@@ -62,7 +62,13 @@ def read_bounds(stats: pa.StringArray, columns: Mapping[Column, DataType]) -> di
     }
 
 
-def _bounds_of(data_type: DataType, low: pa.Array | None, high: pa.Array | None, nulls: pa.Array, records: pa.Array) -> ColumnBounds:
+def read_row_counts(stats: pa.StringArray) -> pa.Int64Array:
+    """``numRecords`` of each file's statistics; null where they do not tell, or tell a negative number."""
+    counts = _read_leaves(stats, [_Leaf(("numRecords",), pa.int64())])[0]
+    return cast(pa.Int64Array, pc.if_else(pc.greater_equal(counts, 0), counts, pa.scalar(None, pa.int64())))
+
+
+def _bounds_of(data_type: DataType, low: Values | None, high: Values | None, nulls: Values, records: Values) -> ColumnBounds:
     sane = pc.and_(pc.greater_equal(nulls, 0), pc.or_kleene(pc.less_equal(nulls, records), pc.is_null(records)))
     without_null = pc.and_(sane, pc.equal(nulls, 0))
     only_null = pc.and_(pc.and_(sane, pc.equal(nulls, records)), pc.greater(records, 0))
@@ -85,7 +91,7 @@ def _bounds_of(data_type: DataType, low: pa.Array | None, high: pa.Array | None,
 
 # --- From what was written to what can be relied on -----------------------------------------------------------------------------
 
-Bounds: TypeAlias = tuple[pa.Array, pa.Array]
+Bounds: TypeAlias = tuple[Values, Values]
 
 # A millisecond is the resolution of timestamps in stats; formatters that print an offset may drop its seconds.
 _MILLISECOND = 1_000
@@ -101,11 +107,11 @@ _ZONELESS = _TIMESTAMP + r"Z?$"
 _UNRELIABLE_TAIL = r"(?s)\?*\x{FFFD}.*$"
 
 
-def _integral(low: pa.Array, high: pa.Array, _: DataType) -> Bounds:
+def _integral(low: Values, high: Values, _: DataType) -> Bounds:
     return low, high
 
 
-def _fractional(low: pa.Array, high: pa.Array, data_type: DataType) -> Bounds:
+def _fractional(low: Values, high: Values, data_type: DataType) -> Bounds:
     low, high = (pc.if_else(pc.is_finite(side), side, pa.scalar(None, side.type)) for side in (low, high))
     if data_type == PrimitiveType("float"):
         # "0.1" may stand for the float nearest to 0.1, which as a double lies on either side of it.
@@ -114,7 +120,7 @@ def _fractional(low: pa.Array, high: pa.Array, data_type: DataType) -> Bounds:
     return low, high
 
 
-def _decimal(low: pa.Array, high: pa.Array, data_type: DataType) -> Bounds:
+def _decimal(low: Values, high: Values, data_type: DataType) -> Bounds:
     if not isinstance(data_type, DecimalType) or data_type.precision <= _EXACT_DIGITS:
         scale = data_type.scale if isinstance(data_type, DecimalType) else 0
         return pc.round(low, scale, round_mode="down"), pc.round(high, scale, round_mode="up")
@@ -127,62 +133,62 @@ _DOUBLE_ERROR = 1e-14
 _LARGEST = 9e37
 
 
-def _widen_as_double(values: pa.Array, by: float) -> pa.Array:
+def _widen_as_double(values: Values, by: float) -> Values:
     doubles = values.cast(pa.float64())
     widened = pc.add(doubles, pc.multiply(pc.abs(doubles), by))
     fits = pc.less(pc.abs(widened), _LARGEST)
     return pc.if_else(fits, widened, pa.scalar(None, pa.float64())).cast(WIDE_DECIMAL)
 
 
-def _string(low: pa.Array, high: pa.Array, _: DataType) -> Bounds:
+def _string(low: Values, high: Values, _: DataType) -> Bounds:
     known_low = pc.replace_substring_regex(low, pattern=_UNRELIABLE_TAIL, replacement="").cast(pa.binary())
     known_high = pc.replace_substring_regex(high, pattern=_UNRELIABLE_TAIL, replacement="").cast(pa.binary())
     # No UTF-8 has the byte 0xFF: this is above every string that begins with the known part.
     return known_low, pc.binary_join_element_wise(known_high, pa.scalar(b"\xff"), pa.scalar(b""))
 
 
-def _date(low: pa.Array, high: pa.Array, _: DataType) -> Bounds:
+def _date(low: Values, high: Values, _: DataType) -> Bounds:
     days = [_cast_texts(_only(side, _DATE), pa.date32()).cast(pa.int32()).cast(pa.int64()) for side in (low, high)]
     return days[0], days[1]
 
 
-def _timestamp(low: pa.Array, high: pa.Array, _: DataType) -> Bounds:
+def _timestamp(low: Values, high: Values, _: DataType) -> Bounds:
     lower, upper = (_micros(_only(side, _ZONED), pa.timestamp("us", "UTC")) for side in (low, high))
     low_slack, high_slack = (pc.if_else(pc.ends_with(side, "Z"), 0, _OFFSET_SECONDS) for side in (low, high))
     return _widen_instants(pc.subtract(lower, low_slack), pc.add(upper, high_slack))
 
 
-def _timestamp_ntz(low: pa.Array, high: pa.Array, _: DataType) -> Bounds:
+def _timestamp_ntz(low: Values, high: Values, _: DataType) -> Bounds:
     lower, upper = (_micros(pc.utf8_rtrim(_only(side, _ZONELESS), "Z"), pa.timestamp("us")) for side in (low, high))
     return _widen_instants(lower, upper)
 
 
-def _widen_instants(lower: pa.Array, upper: pa.Array) -> Bounds:
+def _widen_instants(lower: Values, upper: Values) -> Bounds:
     # Before 1970 a writer that truncates towards zero has raised the minimum.
     return pc.subtract(lower, pc.if_else(pc.less(lower, 0), _MILLISECOND, 0)), pc.add(upper, _MILLISECOND)
 
 
-def _micros(texts: pa.Array, arrow: pa.DataType) -> pa.Array:
+def _micros(texts: Values, arrow: pa.DataType) -> Values:
     texts = pc.replace_substring_regex(texts, pattern=r"(\.\d{6})\d+", replacement=r"\1")
     texts = pc.replace_substring_regex(texts, pattern=r"([+-]\d{2}:\d{2}):\d{2}$", replacement=r"\1")
     return _cast_texts(texts, arrow).cast(pa.int64())
 
 
-def _only(texts: pa.Array, pattern: str) -> pa.Array:
+def _only(texts: Values, pattern: str) -> Values:
     return pc.if_else(pc.match_substring_regex(texts, pattern), texts, pa.scalar(None, pa.string()))
 
 
-def _cast_texts(texts: pa.Array, arrow: pa.DataType) -> pa.Array:
+def _cast_texts(texts: Values, arrow: pa.DataType) -> Values:
     try:
         return texts.cast(arrow)
     except pa.ArrowInvalid:
         if len(texts) == 1:
-            return pa.nulls(1, arrow)
+            return pa.array([None], arrow)
     middle = len(texts) // 2
     return pa.concat_arrays([_cast_texts(texts.slice(0, middle), arrow), _cast_texts(texts.slice(middle), arrow)])
 
 
-_WIDEN: Mapping[Family, Callable[[pa.Array, pa.Array, DataType], Bounds]] = {
+_WIDEN: Mapping[Family, Callable[[Values, Values, DataType], Bounds]] = {
     "integral": _integral,
     "fractional": _fractional,
     "decimal": _decimal,
@@ -206,12 +212,12 @@ class _Leaf:
     type: pa.DataType
 
 
-def _read_leaves(stats: pa.StringArray, wanted: Sequence[_Leaf]) -> list[pa.Array]:
+def _read_leaves(stats: Values, wanted: Sequence[_Leaf]) -> list[Values]:
     block = _read_block(stats, wanted)
     return block if block is not None else _read_lines(stats, wanted)
 
 
-def _read_block(stats: pa.StringArray, wanted: Sequence[_Leaf]) -> list[pa.Array] | None:
+def _read_block(stats: Values, wanted: Sequence[_Leaf]) -> list[Values] | None:
     """All texts at once; None when any of them is not what most writers write."""
     lines = pc.binary_join_element_wise('{"s":', pc.fill_null(stats, "null"), "}\n", "")
     size = pc.sum(pc.binary_length(lines)).as_py() or 0
@@ -222,7 +228,7 @@ def _read_block(stats: pa.StringArray, wanted: Sequence[_Leaf]) -> list[pa.Array
         return None
     try:
         table = pj.read_json(
-            pa.BufferReader(text),
+            io.BytesIO(text),
             read_options=pj.ReadOptions(use_threads=False, block_size=size + 1),
             parse_options=pj.ParseOptions(
                 explicit_schema=pa.schema([pa.field("s", _tree_type(wanted))]), newlines_in_values=False, unexpected_field_behavior="ignore"
@@ -248,7 +254,7 @@ def _tree_type(wanted: Sequence[_Leaf]) -> pa.DataType:
     )
 
 
-def _read_lines(stats: pa.StringArray, wanted: Sequence[_Leaf]) -> list[pa.Array]:
+def _read_lines(stats: Values, wanted: Sequence[_Leaf]) -> list[Values]:
     """One text after the other; whatever does not fit is null, alone."""
     found: list[list[object]] = [[] for _ in wanted]
     for text in stats:

@@ -7,16 +7,19 @@ milliseconds, decimals as numbers with all their digits. Null leaves are left ou
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakelog.core.arrow_text import join_text
+
 # Statistics that wait as Python objects before they are JSON again.
 _ROWS_PER_CHUNK = 4096
 
 
-def stats_to_json(stats: pa.StructArray) -> pa.Array:
+def stats_to_json(stats: pa.StructArray) -> pa.StringArray:
     """The JSON text of each struct, null for a null one.
 
     Args:
@@ -30,11 +33,11 @@ def stats_to_json(stats: pa.StructArray) -> pa.Array:
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.string())
 
 
-def _spelled(array: pa.Array) -> pa.Array:
+def _spelled(array: pa.Array[Any]) -> pa.Array[Any]:
     """The array with every leaf in a type whose Python value is what JSON holds; Arrow does it, since Python's dates end at 9999."""
     kind = array.type
-    if pa.types.is_struct(kind):
-        names = [field.name for field in kind]
+    if isinstance(array, pa.StructArray):
+        names = [field.name for field in array.type]
         return pa.StructArray.from_arrays([_spelled(child) for child in array.flatten()], names=names, mask=array.is_null())
     if pa.types.is_timestamp(kind):
         return _timestamp_text(array)
@@ -46,13 +49,13 @@ def _spelled(array: pa.Array) -> pa.Array:
     return array
 
 
-def _timestamp_text(array: pa.Array) -> pa.Array:
+def _timestamp_text(array: pa.Array[Any]) -> pa.Array[Any]:
     # Whole milliseconds, rounded down, as delta-spark writes them.
     millis = pc.floor_temporal(array, unit="millisecond").cast(pa.timestamp("ms", array.type.tz), safe=False)
     zoned = array.type.tz is not None
     text = millis.cast(pa.timestamp("ms")).cast(pa.string())
     text = pc.replace_substring(text, " ", "T")
-    return pc.binary_join_element_wise(text, "Z", "") if zoned else text
+    return join_text(text, "Z") if zoned else text
 
 
 def _dump(row: dict[str, object] | None) -> str | None:

@@ -15,10 +15,10 @@ import orjson
 
 from lakelog.core.predicates import (
     FALSE,
-    NULL,
     TRUE,
     Column,
     Comparison,
+    Constant,
     In,
     IsNotNull,
     IsNull,
@@ -59,7 +59,7 @@ def predicate_of(node: Node) -> Predicate:
     if kind == "Not":
         return Not(predicate_of(children[0]))
     if kind == "Literal" and node["type"] in ("boolean", "void"):
-        return {"true": TRUE, "false": FALSE}.get(str(node["value"]), NULL)
+        return {"true": TRUE, "false": FALSE}.get(str(node["value"]), Constant(None))
     return _leaf(node, kind, children) or Unknown(kind)
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
-import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakelog.core.actions import AddFile, Metadata, RemoveFile
+from lakelog.core.errors import ConstraintViolationError
 from lakelog.core.paths import decode_path, encode_path, parse_partition_path
 from lakelog.core.schema import DataType, StructType, parse_schema
-from lakelog.core.statistics import IndexedColumns, file_statistics
+from lakelog.core.statistics import IndexedColumns, file_statistics, parse_column_names
 from lakelog.core.table_properties import TableProperties
 from lakelog.spark import jvm
+from lakelog.spark.aligning import NOT_NULL_VIOLATED, column
 from lakelog.spark.context import Context
 from lakelog.spark.footers import read_footers
 from lakelog.spark.transaction import discard, written_files
@@ -71,14 +74,28 @@ def write(
     """
     schema = parse_schema(metadata.schema_json)
     columns = metadata.partition_columns
-    ordered = [_column(f.name) for f in schema.fields if f.name not in columns]
-    folders = [_partition_text(_column(name), schema.find((name,)).type).alias(name) for name in columns]
+    ordered = [column(f.name) for f in schema.fields if f.name not in columns]
+    folders = [_partition_text(column(name), schema.find((name,)).type).alias(name) for name in columns]
     laid_out = frame.select(*ordered, *folders)
-    lines = jvm.write_files(spark, laid_out, context.hadoop_root(root), len(columns), options, description)
+    try:
+        lines = jvm.write_files(spark, laid_out, context.hadoop_root(root), len(columns), options, description)
+    except PySparkException as error:
+        raise _explained(error, root) from None
     files = [_Written(uri, int(size), int(time)) for uri, size, time in (line.split("\t") for line in lines.splitlines())]
     with written_files([file.uri for file in files]):
         footers = read_footers(spark, [file.uri for file in files])
         return _new_files(root, schema, columns, TableProperties(metadata.configuration), files, footers)
+
+
+def _explained(error: PySparkException, root: str) -> Exception:
+    """Ours, where a task failed because of a constraint of the table; else what Spark said."""
+    _, found, column_name = str(error).partition(NOT_NULL_VIOLATED)
+    if not found:
+        return error
+    name = re.split(r"['\"\n]| SQLSTATE", column_name)[0].strip()
+    return ConstraintViolationError(
+        f"Delta table {root}: the data holds a null in column {name}, which is NOT NULL. Fill it or filter those rows; nothing was written."
+    )
 
 
 def _new_files(
@@ -90,7 +107,12 @@ def _new_files(
     footers: Sequence[pq.FileMetaData],
 ) -> NewFiles:
     data_schema = StructType(tuple(f for f in schema.fields if f.name not in columns))
-    indexed = IndexedColumns.of(properties, schema, columns)
+    names = properties.data_skipping_stats_columns
+    indexed = IndexedColumns(
+        count=properties.data_skipping_num_indexed_cols,
+        names=None if names is None else parse_column_names(names),
+        string_prefix_length=properties.string_prefix_length,
+    )
     adds, uris, empty = [], [], []
     rows = 0
     for file, footer in zip(files, footers, strict=True):
@@ -138,10 +160,6 @@ def _relative(root: str, uri: str) -> str:
     if not path.startswith(base):
         raise ValueError(f"{uri} was written outside {root}")
     return path[len(base) :]
-
-
-def _column(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def _partition_text(column: Column, data_type: DataType) -> Column:

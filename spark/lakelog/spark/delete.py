@@ -20,9 +20,8 @@ from pyspark.sql import SparkSession
 from lakelog.core import commit_info
 from lakelog.core.actions import AddFile, RemoveFile
 from lakelog.core.commit import CommitAttempt
-from lakelog.core.data_skipping import num_records
 from lakelog.core.errors import UnsupportedOperationError
-from lakelog.core.table_features import check_writable, check_row_delete
+from lakelog.core.table_features import check_row_delete, check_writable
 from lakelog.spark import data_files, jvm, listing
 from lakelog.spark.conditions import Node, predicate_of
 from lakelog.spark.context import Context
@@ -30,7 +29,6 @@ from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.spark.options import user_metadata
 from lakelog.spark.transaction import commit, transaction, written_files
 
-UNKNOWN_ROWS = -1
 Mask = npt.NDArray[np.bool_]
 
 
@@ -86,7 +84,7 @@ def delete(context: Context, spark: SparkSession, root: str, told: str, search: 
         search: the JVM's RowSearch.
 
     Returns:
-        How many rows were deleted; `UNKNOWN_ROWS` when whole files went whose row count the log does not tell.
+        How many rows were deleted; -1 when whole files went whose row count the log does not tell.
 
     Raises:
         UnsupportedOperationError: the table is append-only, or an old version was named.
@@ -158,7 +156,7 @@ def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, conditio
             number, count = line.split("\t")
             counts[int(number)] = int(count)
     found_at = now_ms()
-    whole |= (counts > 0) & (counts == num_records(snapshot.files))
+    whole |= (counts > 0) & (counts == listing.row_counts(snapshot))
     rewrite = (counts > 0) & ~whole
     adds: tuple[AddFile, ...] = ()
     written: tuple[str, ...] = ()
@@ -178,8 +176,8 @@ def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, conditio
     with written_files(written):
         outcome = _outcome(held, whole | rewrite, counts, metrics)
         if rewrite.any():
-            total = num_records(snapshot.files)[rewrite]
-            copied = {"numCopiedRows": int((total - counts[rewrite]).sum())} if (total != UNKNOWN_ROWS).all() else {}
+            total = listing.row_counts(snapshot)[rewrite]
+            copied = {"numCopiedRows": int((total - counts[rewrite]).sum())} if (total != listing.UNKNOWN_ROWS).all() else {}
             outcome = _Outcome(
                 removed=outcome.removed,
                 added=adds,
@@ -192,12 +190,11 @@ def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, conditio
 
 def _outcome(held: HeldSnapshot, removed: Mask, counts: npt.NDArray[np.int64], metrics: Mapping[str, int]) -> _Outcome:
     """Rows deleted: the matches counted, and the row counts of files that went unread."""
-    files = held.snapshot.files
     unread = removed & (counts == 0)
-    rows = num_records(files)[unread]
-    known = bool((rows != UNKNOWN_ROWS).all())
-    deleted = int(counts[removed].sum()) + int(rows.sum()) if known else UNKNOWN_ROWS
-    sizes = files["size"].to_numpy()[removed]
+    rows = listing.row_counts(held.snapshot)[unread]
+    known = bool((rows != listing.UNKNOWN_ROWS).all())
+    deleted = int(counts[removed].sum()) + int(rows.sum()) if known else listing.UNKNOWN_ROWS
+    sizes = held.snapshot.files["size"].to_numpy()[removed]
     return _Outcome(
         removed=removed,
         added=(),

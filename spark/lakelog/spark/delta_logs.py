@@ -103,6 +103,11 @@ class DeltaLogs:
                 self._held.popitem(last=False)
             return made
 
+    def all_held(self) -> list[HeldSnapshot]:
+        """What is held, newest use last."""
+        with self._lock:
+            return list(self._held.values())
+
     def forget(self, root: str) -> None:
         """Drop what is held of a root, as after a write by another engine that cannot be refreshed from."""
         with self._lock:

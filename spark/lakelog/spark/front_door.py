@@ -32,6 +32,7 @@ from lakelog.spark import delete, jvm, listing, reading, write
 from lakelog.spark.conditions import parse_filters
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
+from lakelog.spark.options import WriteRequest
 from lakelog.spark.reading import Travel
 
 _log = logging.getLogger(__name__)
@@ -150,7 +151,7 @@ class FrontDoor:
         return self._saved(spark, path, mode, given, frame)
 
     def _saved(self, spark: SparkSession, path: str, mode: str, given: Mapping[str, str], frame: DataFrame) -> str:
-        request = write.WriteRequest.parse(self._context.root(spark, path), mode, given)
+        request = WriteRequest.parse(self._context.root(spark, path), mode, given)
         return self._tell(write.save(self._context, spark, request, frame), Travel())
 
     def _insert(self, spark: SparkSession, root: str, how: str, dataset: Any) -> None:

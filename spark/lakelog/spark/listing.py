@@ -8,6 +8,7 @@ files are two texts: distinct partition tuples as JSON, then a line ``uri TAB si
 from __future__ import annotations
 
 import base64
+import re
 import struct
 from collections.abc import Sequence
 
@@ -18,18 +19,32 @@ import pyarrow.compute as pc
 
 from lakelog.core.data_skipping import classify
 from lakelog.core.partition_values import parse_partition_column
-from lakelog.core.paths import absolute_uris
+from lakelog.core.paths import absolute_uris, decode_path
 from lakelog.core.predicates import TRUE, Predicate
 from lakelog.core.schema import DataType, DecimalType, StructType
 from lakelog.core.snapshot import Snapshot
+from lakelog.core.stats_bounds import read_row_counts
 
 NEVER, MAYBE, ALWAYS = 0, 1, 2
+UNKNOWN_ROWS = -1
 
 
 def classified(snapshot: Snapshot, predicate: Predicate) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
     """One of NEVER, MAYBE, ALWAYS per file of the snapshot, in the order of its files table."""
     verdicts = classify(snapshot.files, predicate, schema=snapshot.schema, partition_columns=snapshot.partition_columns)
     return np.asarray(verdicts.to_numpy(zero_copy_only=False), dtype=np.int8)
+
+
+def row_counts(snapshot: Snapshot) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Rows of each file as its statistics tell, `UNKNOWN_ROWS` where they do not."""
+    counts = read_row_counts(snapshot.files["stats"].combine_chunks())
+    return np.asarray(pc.fill_null(counts, UNKNOWN_ROWS).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def named_file(message: str, root: str) -> str | None:
+    """The file below a table's root that a message names, decoded; None when it names none."""
+    found = re.search(r"(?:file:)?(?://)?(" + re.escape(root.rstrip("/")) + r"/[^\s'\"]+)", decode_path(message))
+    return None if found is None else found[1].rstrip(".,;")
 
 
 def answer(snapshot_id: str, snapshot: Snapshot, predicate: Predicate, *, with_files: bool) -> bytes:

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
-    LongType,
     IntegerType,
+    LongType,
     MapType,
     StringType,
     StructField,
@@ -20,10 +20,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakelog.core.actions import CommitInfo
-from lakelog.core.errors import InvalidOptionError, NotADeltaTableError, UnsupportedOperationError
+from lakelog.core.errors import InvalidOptionError, UnsupportedOperationError
+from lakelog.core.table_features import feature_names
 from lakelog.spark import delete, jvm
 from lakelog.spark.session import context_of
+from lakelog.storage.table_log import HistoryEntry
 
 _STRINGS = MapType(StringType(), StringType(), True)
 HISTORY_SCHEMA = StructType(
@@ -76,7 +77,7 @@ class DeltaTable:
         self._alias = alias
 
     @classmethod
-    def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None) -> DeltaTable:  # noqa: N802, N803
+    def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None) -> DeltaTable:
         """The table at a path.
 
         Args:
@@ -99,19 +100,19 @@ class DeltaTable:
         return cls(sparkSession, path, conf)
 
     @classmethod
-    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: N802, N803
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
         """Whether a Delta table is at the path."""
         _check_type("sparkSession", sparkSession, SparkSession)
         _check_type("identifier", identifier, str)
         context = context_of(sparkSession)
         return context.logs.exists(context.root(sparkSession, identifier))
 
-    def toDF(self) -> DataFrame:  # noqa: N802
+    def toDF(self) -> DataFrame:
         """The table's rows; each action sees the newest version."""
         frame = self._spark.read.format("lakelog").options(**self._hadoop_conf).load(self._path)
         return frame if self._alias is None else frame.alias(self._alias)
 
-    def alias(self, aliasName: str) -> DeltaTable:  # noqa: N803
+    def alias(self, aliasName: str) -> DeltaTable:
         """The same table; its columns can be named ``aliasName.column``."""
         _check_type("aliasName", aliasName, str)
         return DeltaTable(self._spark, self._path, self._hadoop_conf, aliasName)
@@ -143,7 +144,7 @@ class DeltaTable:
             _check_type("limit", limit, int)
         context = context_of(self._spark)
         log = context.logs.log(context.root(self._spark, self._path))
-        rows = [_history_row(version, timestamp, info) for version, timestamp, info in log.history(limit)]
+        rows = [_history_row(entry) for entry in log.history(limit)]
         return self._spark.createDataFrame(rows, HISTORY_SCHEMA)
 
     def detail(self) -> DataFrame:
@@ -167,16 +168,16 @@ class DeltaTable:
             properties=dict(metadata.configuration),
             minReaderVersion=protocol.min_reader_version,
             minWriterVersion=protocol.min_writer_version,
-            tableFeatures=table_features(protocol),
+            tableFeatures=list(feature_names(protocol)),
         )
         return self._spark.createDataFrame([row], DETAIL_SCHEMA)
 
 
-def _history_row(version: int, timestamp_ms: int, info: CommitInfo | None) -> tuple[object, ...]:
-    told = {} if info is None else info.to_json()
+def _history_row(entry: HistoryEntry) -> tuple[object, ...]:
+    told = {} if entry.commit_info is None else entry.commit_info.to_json()
     return (
-        version,
-        _instant(timestamp_ms),
+        entry.version,
+        _instant(entry.timestamp_ms),
         told.get("userId"),
         told.get("userName"),
         told.get("operation"),

@@ -124,7 +124,7 @@ def _lacks_json_stats(schema: pa.Schema, group: pq.RowGroupMetaData) -> bool:
         column = group.column(position)
         if column.path_in_schema in ("add.path", "add.stats"):
             statistics = column.statistics
-            if statistics is None or not statistics.has_null_count:
+            if statistics is None or statistics.null_count is None:
                 return True
             nulls[column.path_in_schema] = statistics.null_count
     return nulls.get("add.path") != nulls.get("add.stats")

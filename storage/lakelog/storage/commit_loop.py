@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakelog.core.commit import NO_VERSION, PreparedCommit, commit_info_of, conflict, landed_commit
-from lakelog.core.errors import CommitOutcomeUnknown, ConcurrentWriteException, StorageError
+from lakelog.core.errors import CommitOutcomeUnknown, ConcurrentWriteException, NotADeltaTableError, StorageError
 from lakelog.core.log_files import CommitFile, parse_log_file
+from lakelog.core.log_segment import available_versions, commits_after
 from lakelog.core.snapshot import Snapshot
 from lakelog.storage.environment import Environment
 from lakelog.storage.log_reader import CommitData, LogReader
@@ -82,15 +83,16 @@ class CommitLoop:
                 "the table was made anew meanwhile. Read it again and run the operation again."
             )
         if base is not None and base.version > read_version:
-            self._check(prepared, self._read(range(read_version + 1, base.version + 1)))
+            self._check(prepared, range(read_version + 1, base.version + 1))
+        if base is None:
+            self._refuse_existing(prepared)
         for losses in range(_MAX_LOSSES):
             version = NO_VERSION + 1 if current is None else current.version + 1
             own = CommitData(version=version, data=prepared.data, timestamp_ms=prepared.timestamp_ms)
             following = self._reader.advance(current, [own])
             if self._put(version, prepared):
                 return CommitResult(version=version, snapshot=following)
-            winners = self._read(range(version, self._newest(version) + 1))
-            self._check(prepared, winners)
+            winners = self._check(prepared, range(version, self._newest(version) + 1))
             current = self._reader.advance(current, winners)
             self._wait(_LOSS_DELAY_S, losses, _LONGEST_LOSS_DELAY_S)
         raise ConcurrentWriteException(
@@ -98,7 +100,22 @@ class CommitLoop:
         )
 
     def _put(self, version: int, prepared: PreparedCommit) -> bool:
-        """Whether the attempt is what ``version`` holds."""
+        """Whether the attempt is what ``version`` holds; an interrupt travels on only when it certainly is not."""
+        try:
+            return self._settle(version, prepared)
+        except (CommitOutcomeUnknown, StorageError, OSError):
+            raise
+        except BaseException as interrupt:
+            self._settle_interrupt(version, prepared, interrupt)
+            raise
+
+    def _settle(self, version: int, prepared: PreparedCommit) -> bool:
+        """Put until the answer is known.
+
+        Raises:
+            StorageError, OSError: the store refused, and no earlier request can have arrived.
+            CommitOutcomeUnknown: it stays unknown.
+        """
         path = self._reader.commit_path(version)
         cause: BaseException | None = None
         for attempt in range(_SETTLE_ATTEMPTS):
@@ -109,9 +126,6 @@ class CommitLoop:
                     raise
                 # This request did nothing, but an earlier one may still arrive.
                 outcome = Unknown(cause if isinstance(cause, Exception) else RuntimeError(str(cause)))
-            except BaseException as interrupt:
-                self._settle_interrupt(version, prepared, interrupt)
-                raise
             if isinstance(outcome, Created):
                 return True
             if isinstance(outcome, Unknown):
@@ -159,15 +173,30 @@ class CommitLoop:
             newest += 1
         return newest
 
-    def _read(self, versions: range) -> list[CommitData]:
-        return list(self._reader.read_commits(versions, dict.fromkeys(versions, self._environment.now_ms())))
+    def _refuse_existing(self, prepared: PreparedCommit) -> None:
+        """Raise when the table that the attempt creates is there: clean-up may have deleted version 0, so that it could be put again."""
+        try:
+            files = self._reader.listing()
+            earliest, latest = available_versions(files, table=f"Delta table {self._reader.root}")
+        except NotADeltaTableError:
+            return
+        commits = commits_after(files, latest - 1)
+        self._check(prepared, [commit.version for commit in commits])
+        raise ConcurrentWriteException(
+            f"Delta table {self._reader.root}: the table is there already, with versions {earliest} to {latest}. "
+            "Run the write again to add to that table."
+        )
 
-    def _check(self, prepared: PreparedCommit, winners: Sequence[CommitData]) -> None:
-        for winner in winners:
+    def _check(self, prepared: PreparedCommit, versions: Sequence[int]) -> list[CommitData]:
+        """The commits of other writers, none of which stands in the attempt's way."""
+        winners = []
+        for winner in self._reader.read_commits(versions, dict.fromkeys(versions, self._environment.now_ms())):
             landed = landed_commit(winner.version, winner.data, self._reader.commit_path(winner.version))
             error = conflict(prepared.attempt, landed, root=self._reader.root)
             if error is not None:
                 raise error
+            winners.append(winner)
+        return winners
 
     def _wait(self, first_s: float, attempt: int, longest_s: float) -> None:
         # Full jitter: writers that met once do not meet in step again.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lakelog.core.actions import CommitInfo
 from lakelog.core.commit import NO_VERSION, CommitAttempt, check_allowed, commit_info_of, prepare
-from lakelog.core.errors import InvalidTablePropertyError, NotADeltaTableError, VersionNotFoundError
+from lakelog.core.errors import InvalidTablePropertyError, MissingCommitError, NotADeltaTableError, VersionNotFoundError
 from lakelog.core.last_checkpoint import LastCheckpoint
 from lakelog.core.log_segment import available_versions, commit_timestamps
 from lakelog.core.snapshot import Snapshot
@@ -61,7 +62,8 @@ class TableLog:
     def exists(self) -> bool:
         """Whether there is a Delta table at the root, readable or not."""
         try:
-            available_versions(self._reader.listing())
+            with suppress(MissingCommitError):
+                available_versions(self._reader.listing())
         except NotADeltaTableError:
             return False
         return True

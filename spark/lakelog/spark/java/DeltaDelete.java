@@ -25,8 +25,11 @@ public class DeltaDelete extends DeleteFromTable {
 
   public DeleteFromTable withNewChildInternal(LogicalPlan child) { return new DeltaDelete(child, condition(), result); }
 
-  public org.apache.spark.sql.catalyst.trees.TreeNode makeCopy(Object[] arguments) {
-    return new DeltaDelete((LogicalPlan) arguments[0], (Expression) arguments[1], result);
+  /** Spark copies nodes by their constructor: what it takes beyond the two parts of DeleteFromTable. */
+  public Seq otherCopyArgs() {
+    java.util.ArrayList more = new java.util.ArrayList();
+    more.add(result);
+    return Door.seq(more);
   }
 
   public String nodeName() { return "DeltaDelete"; }

@@ -1,0 +1,211 @@
+"""What a write's data must look like beside its table, and how each column of the table is built from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lakelog.core.errors import PartitionColumnError, SchemaMismatchError
+from lakelog.core.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyColumn:
+    """The data's value as it is: the types are the same, nullability aside.
+
+    Every plan has ``field``, the table's field to build, and ``source``, the data's field by its exact name within its struct. The
+    parts of arrays and maps are fields named ``element``, ``key`` and ``value``, from sources of the same names.
+    """
+
+    field: StructField
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CastColumn:
+    """The data's value cast to the field's type, which loses nothing."""
+
+    field: StructField
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NullColumn:
+    """Null of the field's type: the data has no such field."""
+
+    field: StructField
+    source: None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructColumn:
+    """A struct of the children, in the table's order; null where the data's is."""
+
+    field: StructField
+    source: str
+    children: tuple[ColumnPlan, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayColumn:
+    """The data's array with each element rebuilt."""
+
+    field: StructField
+    source: str
+    element: ColumnPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapColumn:
+    """The data's map with each key and each value rebuilt."""
+
+    field: StructField
+    source: str
+    key: ColumnPlan
+    value: ColumnPlan
+
+
+ColumnPlan: TypeAlias = CopyColumn | CastColumn | NullColumn | StructColumn | ArrayColumn | MapColumn
+
+# Decimal digits that hold every value of the integer type.
+_WHOLE_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+_WIDER = {("float", "double")} | {(a, b) for a in _WHOLE_DIGITS for b in _WHOLE_DIGITS if _WHOLE_DIGITS[a] < _WHOLE_DIGITS[b]}
+
+
+def compare_for_write(table: StructType, data: StructType, *, table_name: str) -> tuple[ColumnPlan, ...]:
+    """One plan for each column of the table, in the table's order.
+
+    Names match without regard to case and order. Fields that the data lacks become null at any depth. Types widen where nothing is
+    lost: byte to short to integer to long, float to double, integers and decimals to decimals that hold all their digits, void to
+    anything. That a nullable source feeds a NOT NULL column is no difference here; its rows are checked as they are written.
+
+    Raises:
+        SchemaMismatchError: lists every difference: columns that the table lacks, types that do not fit, NOT NULL columns that the
+            data lacks, data columns that differ by case alone.
+    """
+    differences: list[str] = []
+    plans = _fields(table, data, "", differences)
+    if differences:
+        raise SchemaMismatchError(
+            f"Delta table {table_name}: the data's schema does not fit the table's:\n"
+            + "".join(f"  - {difference}\n" for difference in differences)
+            + "Select and cast the data's columns to those of the table. Adding columns to the table or changing their types needs a "
+            "schema change, which comes with a later release.",
+            differences=differences,
+        )
+    return plans
+
+
+def check_partition_columns(schema: StructType, columns: Sequence[str], *, table_name: str | None = None) -> tuple[str, ...]:
+    """The columns that a new table is to be partitioned by, spelled as its schema spells them.
+
+    Raises:
+        PartitionColumnError: a column that is absent, given twice or of a type that cannot partition; or no column would be left.
+    """
+    known = {f.name.lower(): f for f in schema.fields}
+    chosen: dict[str, StructField] = {}
+    for name in columns:
+        found = known.get(name.lower())
+        if found is None:
+            raise PartitionColumnError(
+                f"{_prefix(table_name)}Cannot partition by {name!r}, there is no such column. "
+                f"Partition by some of: {_listed(schema.names)}."
+            )
+        if name.lower() in chosen:
+            raise PartitionColumnError(f"{_prefix(table_name)}The partition column {found.name!r} is given twice. Give it once.")
+        if not isinstance(found.type, PrimitiveType | DecimalType) or found.type in (PrimitiveType("void"), PrimitiveType("variant")):
+            raise PartitionColumnError(
+                f"{_prefix(table_name)}Cannot partition by {found.name!r} of type {found.type}. Partition by a column of a plain "
+                "type, such as string, integer or date."
+            )
+        chosen[name.lower()] = found
+    if chosen and len(chosen) == len(schema.fields):
+        raise PartitionColumnError(
+            f"{_prefix(table_name)}Cannot partition by all columns ({_listed(schema.names)}), data files need one. Leave one out."
+        )
+    return tuple(f.name for f in chosen.values())
+
+
+def check_same_partitioning(table_columns: Sequence[str], given: Sequence[str], *, table_name: str | None = None) -> tuple[str, ...]:
+    """The table's partition columns, when those given are the same in the same order but for case.
+
+    Raises:
+        PartitionColumnError: they are not; shows both lists.
+    """
+    if [name.lower() for name in given] != [name.lower() for name in table_columns]:
+        raise PartitionColumnError(
+            f"{_prefix(table_name)}The write asks for partitioning by ({_listed(given)}), the table is partitioned by "
+            f"({_listed(table_columns)}). Leave partitionBy out, or give the table's columns in the table's order."
+        )
+    return tuple(table_columns)
+
+
+def _fields(table: StructType, data: StructType, prefix: str, differences: list[str]) -> tuple[ColumnPlan, ...]:
+    sources: dict[str, StructField] = {}
+    known = {f.name.lower() for f in table.fields}
+    for f in data.fields:
+        other = sources.setdefault(f.name.lower(), f)
+        if other is not f:
+            differences.append(f"column {prefix}{f.name}: the data also has {prefix}{other.name}, which is the same name but for case")
+        elif f.name.lower() not in known:
+            differences.append(f"column {prefix}{f.name}: the table has no such column, the data has {f.type}")
+    return tuple(_field(f, sources.get(f.name.lower()), prefix, differences) for f in table.fields)
+
+
+def _field(target: StructField, source: StructField | None, prefix: str, differences: list[str]) -> ColumnPlan:
+    path = f"{prefix}{target.name}"
+    if source is None:
+        if not target.nullable:
+            differences.append(f"column {path}: the table has {target.type} NOT NULL, the data has no such column")
+        return NullColumn(field=target)
+    if _same(target.type, source.type):
+        return CopyColumn(field=target, source=source.name)
+    wanted, given = target.type, source.type
+    if isinstance(wanted, StructType) and isinstance(given, StructType):
+        children = _fields(wanted, given, f"{path}.", differences)
+        return StructColumn(field=target, source=source.name, children=children)
+    if isinstance(wanted, ArrayType) and isinstance(given, ArrayType):
+        part = _part("element", wanted.element, given.element, path, differences, nullable=wanted.contains_null)
+        return ArrayColumn(field=target, source=source.name, element=part)
+    if isinstance(wanted, MapType) and isinstance(given, MapType):
+        key = _part("key", wanted.key, given.key, path, differences, nullable=False)
+        value = _part("value", wanted.value, given.value, path, differences, nullable=wanted.value_contains_null)
+        return MapColumn(field=target, source=source.name, key=key, value=value)
+    if not _widens(given, wanted):
+        differences.append(f"column {path}: the table has {wanted}, the data has {given}")
+    return CastColumn(field=target, source=source.name)
+
+
+def _part(name: str, wanted: DataType, given: DataType, path: str, differences: list[str], *, nullable: bool) -> ColumnPlan:
+    return _field(StructField(name, wanted, nullable), StructField(name, given), f"{path}.", differences)
+
+
+def _same(one: DataType, other: DataType) -> bool:
+    """Whether types are alike in all but nullability and metadata; the names of nested fields count, their case too."""
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        pairs = zip(one.fields, other.fields, strict=False)
+        return len(one.fields) == len(other.fields) and all(a.name == b.name and _same(a.type, b.type) for a, b in pairs)
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        return _same(one.element, other.element)
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        return _same(one.key, other.key) and _same(one.value, other.value)
+    return one == other
+
+
+def _widens(given: DataType, wanted: DataType) -> bool:
+    if given == PrimitiveType("void"):
+        return True
+    if isinstance(wanted, DecimalType):
+        if isinstance(given, DecimalType):
+            return wanted.scale >= given.scale and wanted.precision - wanted.scale >= given.precision - given.scale
+        return isinstance(given, PrimitiveType) and wanted.precision - wanted.scale >= _WHOLE_DIGITS.get(given.name, 39)
+    return isinstance(given, PrimitiveType) and isinstance(wanted, PrimitiveType) and (given.name, wanted.name) in _WIDER
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _prefix(table_name: str | None) -> str:
+    return "" if table_name is None else f"Delta table {table_name}: "

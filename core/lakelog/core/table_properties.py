@@ -1,0 +1,413 @@
+"""Table properties: one descriptor per ``delta.*`` key, and typed access to a table's configuration (PROTOCOL.md, "Table Properties")."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Generic, TypeAlias, TypeVar
+
+from lakelog.core.errors import InvalidTablePropertyError, UnsupportedFeatureError
+from lakelog.core.statistics import parse_column_names
+
+T = TypeVar("T")
+
+_MILLISECONDS: Mapping[str, Decimal] = {
+    "microsecond": Decimal("0.001"),
+    "millisecond": Decimal(1),
+    "second": Decimal(1_000),
+    "minute": Decimal(60_000),
+    "hour": Decimal(3_600_000),
+    "day": Decimal(86_400_000),
+    "week": Decimal(604_800_000),
+}
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_INT32_MAX = 2**31 - 1
+_LATER = "comes with a later release of lakelog"
+_TERM = re.compile(r"\s*'?([+-]?[0-9]+(?:\.[0-9]+)?)'?\s+([a-z]+?)s?(?=\s|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property(Generic[T]):
+    """A key, how its text is read, and what counts when it is unset.
+
+    Attributes:
+        form: what a value looks like, for the error message.
+        legacy_key: counts where ``key`` is unset.
+    """
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+    form: str
+    legacy_key: str | None = None
+
+    def of(self, configuration: Mapping[str, str]) -> T:
+        """The typed value.
+
+        Raises:
+            InvalidTablePropertyError: the value cannot be parsed; names key, value and form.
+        """
+        key = self.key if self.legacy_key is None or self.key in configuration else self.legacy_key
+        text = configuration.get(key)
+        if text is None:
+            return self.default
+        try:
+            return self.parse(text)
+        except (ValueError, InvalidTablePropertyError) as error:
+            told = str(error).rstrip(".")
+            raise InvalidTablePropertyError(f"The table property {key} is {text!r}, but must be {self.form}: {told}.") from None
+
+
+def parse_interval(text: str) -> int:
+    """``interval 1 week 2 hours`` in milliseconds; the word ``interval`` may be left out.
+
+    Raises:
+        ValueError: not an interval, negative, or in months or years, whose length varies.
+    """
+    rest = re.sub(r"^\s*interval\b", "", text.lower()).rstrip()
+    total, position = Decimal(0), 0
+    if not rest:
+        raise ValueError("it holds no quantity")
+    while position < len(rest):
+        term = _TERM.match(rest, position)
+        if term is None:
+            raise ValueError(f"{rest[position:].strip()!r} is not a quantity and a unit")
+        if term[2] in ("month", "year"):
+            raise ValueError("months and years vary in length, use days or weeks")
+        if term[2] not in _MILLISECONDS:
+            raise ValueError(f"{term[2]!r} is not one of the units {', '.join(_MILLISECONDS)}")
+        total += Decimal(term[1]) * _MILLISECONDS[term[2]]
+        position = term.end()
+    if total < 0:
+        raise ValueError("it is negative")
+    return int(total)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("it is neither")
+    return text.lower() == "true"
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if _WHOLE_NUMBER.fullmatch(text) is None:
+            raise ValueError("it is no whole number")
+        value = int(text)
+        if value < least:
+            raise ValueError(f"it is less than {least}")
+        if value > _INT32_MAX:
+            raise ValueError(f"it is more than {_INT32_MAX}")
+        return value
+
+    return parse
+
+
+def _boolean_property(name: str, default: bool) -> Property[bool]:
+    return Property(key=f"delta.{name}", parse=_boolean, default=default, form="true or false")
+
+
+def _interval_property(name: str, default: int) -> Property[int]:
+    return Property(key=f"delta.{name}", parse=parse_interval, default=default, form="an interval such as 'interval 30 days'")
+
+
+def _integer_property(name: str, default: int, least: int) -> Property[int]:
+    return Property(key=f"delta.{name}", parse=_at_least(least), default=default, form=f"a whole number of at least {least}")
+
+
+def _optional_interval(text: str) -> int | None:
+    return parse_interval(text)
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    """The choice that the text spells in any letter case."""
+
+    def parse(text: str) -> str:
+        found = next((choice for choice in choices if choice.lower() == text.lower()), None)
+        if found is None:
+            raise ValueError(f"it is none of {', '.join(choices)}")
+        return found
+
+    return parse
+
+
+def _optional_codec(text: str) -> str | None:
+    return _one_of(*_CODECS)(text)
+
+
+def _column_names(text: str) -> str | None:
+    parse_column_names(text)
+    return text
+
+
+def _choice_property(name: str, default: str, *choices: str) -> Property[str]:
+    return Property(key=f"delta.{name}", parse=_one_of(*choices), default=default, form=f"one of {', '.join(choices)}")
+
+
+_CODECS = ("none", "uncompressed", "snappy", "gzip", "lzo", "brotli", "lz4", "lz4_raw", "zstd")
+
+APPEND_ONLY = _boolean_property("appendOnly", False)
+CHANGE_DATA_FEED: Property[bool] = Property(
+    key="delta.enableChangeDataFeed", parse=_boolean, default=False, form="true or false", legacy_key="delta.enableChangeDataCapture"
+)
+CHECKPOINT_INTERVAL = _integer_property("checkpointInterval", 10, 1)
+CHECKPOINT_POLICY = _choice_property("checkpointPolicy", "classic", "classic", "v2")
+COLUMN_MAPPING_MODE = _choice_property("columnMapping.mode", "none", "none", "id", "name")
+COMPRESSION_CODEC: Property[str | None] = Property(
+    key="delta.parquet.compression.codec", parse=_optional_codec, default=None, form="a codec of Parquet"
+)
+DELETED_FILE_RETENTION = _interval_property("deletedFileRetentionDuration", 7 * 86_400_000)
+DELETION_VECTORS = _boolean_property("enableDeletionVectors", False)
+ENABLE_EXPIRED_LOG_CLEANUP = _boolean_property("enableExpiredLogCleanup", True)
+IN_COMMIT_TIMESTAMPS = _boolean_property("enableInCommitTimestamps", False)
+ISOLATION_LEVEL = _choice_property("isolationLevel", "Serializable", "Serializable", "WriteSerializable", "SnapshotIsolation")
+LOG_RETENTION = _interval_property("logRetentionDuration", 30 * 86_400_000)
+NUM_INDEXED_COLS = _integer_property("dataSkippingNumIndexedCols", 32, -1)
+RANDOMIZE_FILE_PREFIXES = _boolean_property("randomizeFilePrefixes", False)
+RANDOM_PREFIX_LENGTH = _integer_property("randomPrefixLength", 2, 1)
+ROW_TRACKING = _boolean_property("enableRowTracking", False)
+SET_TRANSACTION_RETENTION: Property[int | None] = Property(
+    key="delta.setTransactionRetentionDuration", parse=_optional_interval, default=None, form="an interval such as 'interval 30 days'"
+)
+STATS_COLUMNS: Property[str | None] = Property(
+    key="delta.dataSkippingStatsColumns", parse=_column_names, default=None, form="a list of column names separated by commas"
+)
+STRING_PREFIX_LENGTH = _integer_property("dataSkippingStringPrefixLength", 32, 1)
+SYMLINK_MANIFEST = _boolean_property("compatibility.symlinkFormatManifest.enabled", False)
+WRITE_STATS_AS_JSON = _boolean_property("checkpoint.writeStatsAsJson", True)
+# PROTOCOL.md's default; delta-spark's code says true, but no reader may rely on the column.
+WRITE_STATS_AS_STRUCT = _boolean_property("checkpoint.writeStatsAsStruct", False)
+
+_Descriptor: TypeAlias = Property[bool] | Property[int] | Property[str] | Property[int | None] | Property[str | None]
+
+DESCRIPTORS: tuple[_Descriptor, ...] = (
+    APPEND_ONLY,
+    CHANGE_DATA_FEED,
+    CHECKPOINT_INTERVAL,
+    CHECKPOINT_POLICY,
+    COLUMN_MAPPING_MODE,
+    COMPRESSION_CODEC,
+    DELETED_FILE_RETENTION,
+    DELETION_VECTORS,
+    ENABLE_EXPIRED_LOG_CLEANUP,
+    IN_COMMIT_TIMESTAMPS,
+    ISOLATION_LEVEL,
+    LOG_RETENTION,
+    NUM_INDEXED_COLS,
+    RANDOMIZE_FILE_PREFIXES,
+    RANDOM_PREFIX_LENGTH,
+    ROW_TRACKING,
+    SET_TRANSACTION_RETENTION,
+    STATS_COLUMNS,
+    STRING_PREFIX_LENGTH,
+    SYMLINK_MANIFEST,
+    WRITE_STATS_AS_JSON,
+    WRITE_STATS_AS_STRUCT,
+    # Known, so that their values are checked; nothing here acts on them.
+    _boolean_property("autoOptimize", False),
+    _boolean_property("autoOptimize.optimizeWrite", False),
+    _choice_property("autoOptimize.autoCompact", "false", "true", "false", "auto", "legacy"),
+    _boolean_property("enableChangeDataCapture", False),
+    _boolean_property("enableFullRetentionRollback", True),
+    _boolean_property("enableIcebergCompatV1", False),
+    _boolean_property("enableIcebergCompatV2", False),
+    _boolean_property("enableIcebergCompatV3", False),
+    _boolean_property("enableMaterializePartitionColumnsFeature", False),
+    _boolean_property("enableTypeWidening", False),
+    _boolean_property("enableVariantShredding", False),
+    _boolean_property("writePartitionColumnsToParquet", False),
+    _choice_property("parquet.format.version", "1.0.0", "1.0.0", "2.12.0"),
+    _interval_property("checkpointRetentionDuration", 2 * 86_400_000),
+    _interval_property("dropFeatureTruncateHistory.retentionDuration", 86_400_000),
+    _interval_property("sampleRetentionDuration", 7 * 86_400_000),
+)
+
+# Only the protocol or an engine may set these: they would be stored, and mean something untrue.
+_NOT_FOR_USERS = frozenset(
+    {
+        "delta.columnMapping.maxColumnId",
+        "delta.ignoreProtocolDefaults",
+        "delta.inCommitTimestampEnablementTimestamp",
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.minReaderVersion",
+        "delta.minWriterVersion",
+        "delta.requireCheckpointProtectionBeforeVersion",
+        "delta.rowTracking.materializedRowCommitVersionColumnName",
+        "delta.rowTracking.materializedRowIdColumnName",
+        "delta.rowTrackingSuspended",
+    }
+)
+# Keys by prefix that belong to a feature which lakelog does not write yet.
+_LATER_PREFIXES: Mapping[str, str] = {
+    "delta.constraints.": "checkConstraints",
+    "delta.coordinatedCommits.": "coordinatedCommits-preview",
+    "delta.redirectReaderWriter-preview": "redirectReaderWriter-preview",
+    "delta.redirectWriterOnly-preview": "redirectWriterOnly-preview",
+    "delta.universalFormat.": "universalFormat",
+}
+_FEATURE_PREFIX = "delta.feature."
+_KNOWN_KEYS = frozenset(descriptor.key for descriptor in DESCRIPTORS)
+
+
+def check_properties(configuration: Mapping[str, str], table: str) -> None:
+    """Check properties that a new table is to be given. Keys that do not begin with ``delta.`` are the user's own and pass.
+
+    Properties that activate a feature are checked by `lakelog.core.table_features.protocol_for_new_table`.
+
+    Args:
+        configuration: as it would be stored.
+        table: the table's root, for messages.
+
+    Raises:
+        InvalidTablePropertyError: an unknown ``delta.`` key (names the nearest known one), one that users may not set, a value that
+            cannot be parsed, or a log kept for less time than the deleted files it names.
+        UnsupportedFeatureError: ``delta.feature.*``, ``delta.constraints.*`` and other keys of features that come later.
+    """
+    for key in configuration:
+        _check_key(key, table)
+    try:
+        for descriptor in DESCRIPTORS:
+            descriptor.of(configuration)
+    except InvalidTablePropertyError as error:
+        raise InvalidTablePropertyError(f"Delta table {table}: {error}") from None
+    if ISOLATION_LEVEL.of(configuration) == "SnapshotIsolation":
+        raise InvalidTablePropertyError(
+            f"Delta table {table}: the table property {ISOLATION_LEVEL.key} must not be SnapshotIsolation, which checks no append. "
+            "Use Serializable."
+        )
+    if SYMLINK_MANIFEST.of(configuration):
+        raise UnsupportedFeatureError(
+            f"Delta table {table}: {SYMLINK_MANIFEST.key} = true, a manifest with every commit, {_LATER}. Leave the property out.",
+            features=(SYMLINK_MANIFEST.key,),
+        )
+    if LOG_RETENTION.of(configuration) < DELETED_FILE_RETENTION.of(configuration):
+        raise InvalidTablePropertyError(
+            f"Delta table {table}: {LOG_RETENTION.key} is shorter than {DELETED_FILE_RETENTION.key}, but the log must be kept at least as "
+            "long as the files it names. Lengthen the one or shorten the other."
+        )
+
+
+def _check_key(key: str, table: str) -> None:
+    lower = key.lower()
+    if not lower.startswith("delta.") or key in _KNOWN_KEYS:
+        return
+    feature = key[len(_FEATURE_PREFIX) :] if lower.startswith(_FEATURE_PREFIX) else None
+    feature = feature or next((name for prefix, name in _LATER_PREFIXES.items() if lower.startswith(prefix.lower())), None)
+    if feature is not None:
+        raise UnsupportedFeatureError(
+            f"Delta table {table}: the table property {key} asks for {feature}, which {_LATER}. Leave the property out.",
+            features=(feature,),
+        )
+    if key in _NOT_FOR_USERS:
+        raise InvalidTablePropertyError(
+            f"Delta table {table}: {key} is not set by users; lakelog chooses the weakest protocol that the table needs. "
+            "Leave the property out."
+        )
+    spellings = {known.lower(): known for known in _KNOWN_KEYS}
+    nearest = difflib.get_close_matches(lower, sorted(spellings), n=1, cutoff=0.0)
+    raise InvalidTablePropertyError(
+        f"Delta table {table}: there is no table property {key}. The nearest is {spellings[nearest[0]]}; a property of your own "
+        "must not begin with 'delta.'."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperties:
+    """Typed access to a table's configuration. Each access parses, and raises InvalidTablePropertyError when it cannot.
+
+    Attributes:
+        configuration: as the log holds it, unknown keys included.
+    """
+
+    configuration: Mapping[str, str]
+
+    @property
+    def append_only(self) -> bool:
+        return APPEND_ONLY.of(self.configuration)
+
+    @property
+    def enable_change_data_feed(self) -> bool:
+        return CHANGE_DATA_FEED.of(self.configuration)
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """Commits between checkpoints."""
+        return CHECKPOINT_INTERVAL.of(self.configuration)
+
+    @property
+    def log_retention_ms(self) -> int:
+        return LOG_RETENTION.of(self.configuration)
+
+    @property
+    def deleted_file_retention_ms(self) -> int:
+        return DELETED_FILE_RETENTION.of(self.configuration)
+
+    @property
+    def enable_expired_log_cleanup(self) -> bool:
+        return ENABLE_EXPIRED_LOG_CLEANUP.of(self.configuration)
+
+    @property
+    def checkpoint_write_stats_as_json(self) -> bool:
+        return WRITE_STATS_AS_JSON.of(self.configuration)
+
+    @property
+    def checkpoint_write_stats_as_struct(self) -> bool:
+        return WRITE_STATS_AS_STRUCT.of(self.configuration)
+
+    @property
+    def data_skipping_num_indexed_cols(self) -> int:
+        """Leaf columns that get statistics, from the first; -1 is all of them."""
+        return NUM_INDEXED_COLS.of(self.configuration)
+
+    @property
+    def data_skipping_stats_columns(self) -> str | None:
+        """The comma-separated names as stored, which override the count (`lakelog.core.statistics.parse_column_names`); None when unset."""
+        return STATS_COLUMNS.of(self.configuration)
+
+    @property
+    def string_prefix_length(self) -> int:
+        """Characters that string bounds keep."""
+        return STRING_PREFIX_LENGTH.of(self.configuration)
+
+    @property
+    def set_transaction_retention_ms(self) -> int | None:
+        """None keeps application transactions for ever."""
+        return SET_TRANSACTION_RETENTION.of(self.configuration)
+
+    @property
+    def randomize_file_prefixes(self) -> bool:
+        return RANDOMIZE_FILE_PREFIXES.of(self.configuration)
+
+    @property
+    def random_prefix_length(self) -> int:
+        return RANDOM_PREFIX_LENGTH.of(self.configuration)
+
+    @property
+    def isolation_level(self) -> str:
+        """``Serializable``, ``WriteSerializable`` or ``SnapshotIsolation``."""
+        return ISOLATION_LEVEL.of(self.configuration)
+
+    @property
+    def compression_codec(self) -> str | None:
+        """Of data files, in lower case; None leaves it to the session."""
+        return COMPRESSION_CODEC.of(self.configuration)
+
+    @property
+    def enable_deletion_vectors(self) -> bool:
+        return DELETION_VECTORS.of(self.configuration)
+
+    @property
+    def enable_row_tracking(self) -> bool:
+        return ROW_TRACKING.of(self.configuration)
+
+    @property
+    def enable_in_commit_timestamps(self) -> bool:
+        return IN_COMMIT_TIMESTAMPS.of(self.configuration)
+
+    @property
+    def column_mapping_mode(self) -> str:
+        """``none``, ``id`` or ``name``."""
+        return COLUMN_MAPPING_MODE.of(self.configuration)

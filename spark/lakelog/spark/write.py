@@ -1,0 +1,139 @@
+"""``df.write.format("delta")``: what the write means for the table, then files, then one commit.
+
+Append and the first write of a table are blind: they read nothing. Overwrite replaces the files of the version it read, so it does not
+follow a commit that it has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakelog.core import commit_info
+from lakelog.core.actions import Action, Metadata, Protocol
+from lakelog.core.commit import NO_VERSION, CommitAttempt
+from lakelog.core.errors import NotADeltaTableError, TableExistsError, UnsupportedOperationError
+from lakelog.core.schema import StructType, check_creatable, nullable_schema, parse_schema
+from lakelog.core.schema_compare import check_partition_columns, check_same_partitioning, compare_for_write
+from lakelog.core.table_features import check_writable, protocol_for_new_table
+from lakelog.core.table_properties import check_properties
+from lakelog.spark import data_files, jvm
+from lakelog.spark.aligning import aligned
+from lakelog.spark.context import Context
+from lakelog.spark.delta_logs import HeldSnapshot
+from lakelog.spark.options import WriteRequest, default_properties, user_metadata
+from lakelog.spark.transaction import commit, transaction, written_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """The table that a write goes to, as it will be."""
+
+    held: HeldSnapshot | None
+    metadata: Metadata
+    protocol: Protocol | None
+    frame: DataFrame
+
+
+def save(context: Context, spark: SparkSession, request: WriteRequest, frame: DataFrame) -> HeldSnapshot:
+    """Write a frame to a table, which is made if it is not there.
+
+    Returns:
+        The table's newest snapshot.
+
+    Raises:
+        TableExistsError: the mode is ErrorIfExists and the table exists.
+        SchemaMismatchError: the frame does not fit the table; lists every difference.
+        InvalidSchemaError, PartitionColumnError, UnsupportedTypeError: a new table cannot be made so.
+        UnsupportedFeatureError: the table needs a writer feature that lakelog does not implement.
+        UnsupportedOperationError: the table is append-only and the mode is Overwrite.
+        DeltaConcurrentModificationException: another commit stands in the way.
+    """
+    root = request.root
+    with transaction("WRITE", root):
+        held = _existing(context, root)
+        if held is not None and request.mode in ("ErrorIfExists", "Ignore"):
+            if request.mode == "Ignore":
+                return held
+            raise TableExistsError(
+                f'Delta table {root} already exists at version {held.snapshot.version}, and the save mode is error. Use mode("append") or '
+                'mode("overwrite").'
+            )
+        target = _new_table(context, spark, request, frame) if held is None else _known_table(spark, request, held, frame)
+        written = data_files.write(
+            context, spark, root, target.frame, target.metadata, request.writer_options, f"WRITE {request.mode.lower()} to {root}"
+        )
+        with written_files(written.uris):
+            attempt = _attempt(context, spark, request, target, written)
+        landed = commit(context, root, attempt, written.uris)
+    jvm.refresh_cached(spark, context.hadoop_root(root))
+    return landed
+
+
+def _existing(context: Context, root: str) -> HeldSnapshot | None:
+    try:
+        return context.logs.newest(root)
+    except NotADeltaTableError:
+        return None
+
+
+def _new_table(context: Context, spark: SparkSession, request: WriteRequest, frame: DataFrame) -> _Target:
+    root = request.root
+    schema = nullable_schema(_schema(frame, root))
+    check_creatable(schema, table=root)
+    columns = check_partition_columns(schema, request.partition_by or (), table_name=root)
+    properties = default_properties(context.settings(spark))
+    check_properties(properties, root)
+    metadata = Metadata(
+        id=context.environment.new_uuid(),
+        schema_string=schema.to_json(),
+        partition_columns=columns,
+        configuration=properties,
+        created_time=context.environment.now_ms(),
+    )
+    return _Target(held=None, metadata=metadata, protocol=protocol_for_new_table(schema, properties), frame=frame)
+
+
+def _known_table(spark: SparkSession, request: WriteRequest, held: HeldSnapshot, frame: DataFrame) -> _Target:
+    snapshot, root = held.snapshot, request.root
+    check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, root)
+    if request.mode == "Overwrite" and snapshot.properties.append_only:
+        raise UnsupportedOperationError(
+            f"Delta table {root}: an overwrite removes data, but the table is append-only (table property delta.appendOnly = true). "
+            "Append, or unset the property first."
+        )
+    if request.partition_by is not None:
+        check_same_partitioning(snapshot.partition_columns, request.partition_by, table_name=root)
+    request.check_overwrite(spark, snapshot.partition_columns)
+    plans = compare_for_write(snapshot.schema, _schema(frame, root), table_name=root)
+    return _Target(held=held, metadata=snapshot.metadata, protocol=None, frame=aligned(frame, snapshot.schema, plans))
+
+
+def _schema(frame: DataFrame, root: str) -> StructType:
+    if frame.isStreaming:
+        raise UnsupportedOperationError(f"Delta table {root}: a streaming DataFrame cannot be written by df.write.")
+    return parse_schema(jvm.schema_json(frame))
+
+
+def _attempt(context: Context, spark: SparkSession, request: WriteRequest, target: _Target, written: data_files.NewFiles) -> CommitAttempt:
+    actions: list[Action] = []
+    metrics: Mapping[str, int] = {"numFiles": len(written.adds), "numOutputRows": written.rows, "numOutputBytes": written.bytes}
+    if target.held is None:
+        assert target.protocol is not None
+        actions += [target.protocol, target.metadata]
+    elif request.mode == "Overwrite":
+        gone = target.held.snapshot.add_files()
+        now = context.environment.now_ms()
+        actions += [data_files.removal(add, now) for add in gone]
+        metrics = {**metrics, "numRemovedFiles": len(gone), "numRemovedBytes": sum(add.size for add in gone)}
+    actions += written.adds
+    return CommitAttempt(
+        read_version=NO_VERSION if target.held is None else target.held.snapshot.version,
+        actions=tuple(actions),
+        operation=commit_info.write(request.mode, target.metadata.partition_columns, metrics=metrics),
+        is_blind_append=target.held is None or request.mode != "Overwrite",
+        engine_info=context.engine_info,
+        user_metadata=user_metadata(spark, request),
+    )

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from lakelog.core.actions import Metadata, Protocol
+from lakelog.core.errors import CorruptLogError, UnsupportedFeatureError
+from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from lakelog.core.table_features import (
+    FEATURES,
+    check_readable,
+    check_row_delete,
+    check_writable,
+    feature_names,
+    protocol_for_new_table,
+)
+
+PLAIN = StructType((StructField("a", PrimitiveType("long")),))
+NTZ = PrimitiveType("timestamp_ntz")
+
+
+def protocol(reader: int, writer: int, readers: tuple[str, ...] | None = None, writers: tuple[str, ...] | None = None) -> Protocol:
+    return Protocol(min_reader_version=reader, min_writer_version=writer, reader_features=readers, writer_features=writers)
+
+
+def both(*names: str) -> Protocol:
+    return protocol(3, 7, names, names)
+
+
+def only_writers(*names: str) -> Protocol:
+    return protocol(1, 7, None, names)
+
+
+def metadata(configuration: Mapping[str, str] | None = None) -> Metadata:
+    return Metadata(id="x", configuration=configuration or {})
+
+
+def nested_with(field_metadata: Mapping[str, str]) -> StructType:
+    inner = StructType((StructField("b", PrimitiveType("long"), True, dict(field_metadata)),))
+    return StructType((StructField("a", ArrayType(inner)),))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        protocol(1, 1),
+        protocol(1, 2),
+        protocol(1, 6),
+        both(),
+        both("timestampNtz", "vacuumProtocolCheck"),
+        only_writers("collations", "rowTracking"),
+    ],
+)
+def test_tables_that_can_be_read(given: Protocol) -> None:
+    check_readable(given, "/t")
+
+
+@pytest.mark.parametrize(
+    ("given", "features"),
+    [
+        (protocol(2, 5), ("columnMapping",)),
+        (protocol(2, 7, None, ("appendOnly",)), ("columnMapping",)),
+        (both("v2Checkpoint", "timestampNtz", "deletionVectors"), ("deletionVectors", "v2Checkpoint")),
+        (both("fromTheFuture"), ("fromTheFuture",)),
+        (protocol(4, 7, (), ()), ("minReaderVersion=4",)),
+        # The protocol forbids it, but rows that a vector deletes must not come back.
+        (only_writers("deletionVectors"), ("deletionVectors",)),
+    ],
+)
+def test_tables_that_cannot_be_read_are_refused_by_feature(given: Protocol, features: tuple[str, ...]) -> None:
+    with pytest.raises(UnsupportedFeatureError, match="/t") as caught:
+        check_readable(given, "/t")
+    assert caught.value.features == features
+    assert all(name in str(caught.value) for name in features)
+
+
+def test_feature_versions_without_their_lists_are_damage() -> None:
+    with pytest.raises(CorruptLogError, match="readerFeatures"):
+        check_readable(protocol(3, 7, None, ()), "/t")
+    with pytest.raises(CorruptLogError, match="writerFeatures"):
+        check_writable(protocol(1, 7), metadata(), PLAIN, "/t")
+
+
+@pytest.mark.parametrize(
+    ("given", "configuration"),
+    [
+        (protocol(1, 2), {"delta.appendOnly": "true"}),
+        (protocol(1, 4), {}),
+        (protocol(1, 6), {"delta.columnMapping.mode": "none"}),
+        (protocol(1, 4), {"delta.enableChangeDataFeed": "true"}),
+        (only_writers("inCommitTimestamp", "checkConstraints", "domainMetadata"), {"delta.enableInCommitTimestamps": "false"}),
+        (both("timestampNtz"), {}),
+    ],
+)
+def test_tables_that_can_be_written(given: Protocol, configuration: dict[str, str]) -> None:
+    check_writable(given, metadata(configuration), PLAIN, "/t")
+
+
+@pytest.mark.parametrize(
+    ("given", "configuration", "schema", "features", "cause"),
+    [
+        (protocol(1, 8), {}, PLAIN, ("minWriterVersion=8",), "minWriterVersion=8"),
+        (only_writers("collations"), {}, PLAIN, ("collations",), "does not know"),
+        (only_writers("rowTracking"), {}, PLAIN, ("rowTracking",), "listed"),
+        (only_writers("clustering"), {}, PLAIN, ("clustering",), "listed"),
+        (protocol(1, 3), {"delta.constraints.positive": "a > 0"}, PLAIN, ("checkConstraints",), "delta.constraints.positive"),
+        (protocol(1, 2), {"delta.constraints.positive": "a > 0"}, PLAIN, ("checkConstraints",), "delta.constraints.positive"),
+        (protocol(1, 2), {}, nested_with({"delta.invariants": "{}"}), ("invariants",), "a.element.b"),
+        (protocol(1, 4), {}, nested_with({"delta.generationExpression": "1"}), ("generatedColumns",), "a.element.b"),
+        (protocol(1, 6), {}, nested_with({"delta.identity.start": "1"}), ("identityColumns",), "delta.identity"),
+        (only_writers("allowColumnDefaults"), {}, nested_with({"CURRENT_DEFAULT": "1"}), ("allowColumnDefaults",), "CURRENT_DEFAULT"),
+        (
+            only_writers("inCommitTimestamp"),
+            {"delta.enableInCommitTimestamps": "true"},
+            PLAIN,
+            ("inCommitTimestamp",),
+            "delta.enableInCommit",
+        ),
+        (both("deletionVectors"), {}, PLAIN, ("deletionVectors",), "read"),
+    ],
+)
+def test_tables_that_cannot_be_written_are_refused_with_the_cause(
+    given: Protocol, configuration: dict[str, str], schema: StructType, features: tuple[str, ...], cause: str
+) -> None:
+    with pytest.raises(UnsupportedFeatureError, match="/t") as caught:
+        check_writable(given, metadata(configuration), schema, "/t")
+    assert caught.value.features == features
+    assert cause in str(caught.value)
+
+
+def test_generation_expressions_mean_nothing_below_their_writer_version() -> None:
+    check_writable(protocol(1, 3), metadata(), nested_with({"delta.generationExpression": "1"}), "/t")
+
+
+@pytest.mark.parametrize("key", ["delta.enableChangeDataFeed", "delta.enableChangeDataCapture"])
+def test_rows_are_not_deleted_behind_the_change_data_feed(key: str) -> None:
+    check_row_delete(protocol(1, 4), metadata({key: "false"}), "/t")
+    with pytest.raises(UnsupportedFeatureError, match="/t") as caught:
+        check_row_delete(protocol(1, 4), metadata({key: "true"}), "/t")
+    assert caught.value.features == ("changeDataFeed",)
+
+
+@pytest.mark.parametrize(
+    ("given", "configuration"),
+    [(only_writers("rowTracking", "domainMetadata"), {}), (protocol(1, 2), {"delta.enableRowTracking": "true"})],
+)
+def test_rows_are_not_deleted_where_rows_have_ids(given: Protocol, configuration: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        check_row_delete(given, metadata(configuration), "/t")
+    assert caught.value.features == ("rowTracking",)
+
+
+@pytest.mark.parametrize("configuration", [{}, {"delta.appendOnly": "true"}, {"delta.enableDeletionVectors": "false", "mine": "true"}])
+def test_a_plain_new_table_has_the_weakest_protocol(configuration: dict[str, str]) -> None:
+    assert protocol_for_new_table(PLAIN, configuration) == protocol(1, 2)
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        NTZ,
+        ArrayType(NTZ),
+        MapType(PrimitiveType("string"), NTZ),
+        MapType(NTZ, PrimitiveType("string")),
+        StructType((StructField("x", ArrayType(ArrayType(NTZ))),)),
+    ],
+)
+def test_a_timestamp_without_zone_at_any_depth_needs_its_feature(data_type: DataType) -> None:
+    made = protocol_for_new_table(StructType((StructField("a", data_type),)), {})
+    assert made == protocol(3, 7, ("timestampNtz",), ("appendOnly", "invariants", "timestampNtz"))
+    check_writable(made, metadata(), PLAIN, "/t")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "feature"),
+    [
+        ("delta.enableChangeDataFeed", "true", "changeDataFeed"),
+        ("delta.enableDeletionVectors", "true", "deletionVectors"),
+        ("delta.columnMapping.mode", "name", "columnMapping"),
+        ("delta.checkpointPolicy", "v2", "v2Checkpoint"),
+        ("delta.enableRowTracking", "true", "rowTracking"),
+        ("delta.enableInCommitTimestamps", "true", "inCommitTimestamp"),
+        ("delta.enableTypeWidening", "true", "typeWidening"),
+        ("delta.enableIcebergCompatV2", "true", "icebergCompatV2"),
+    ],
+)
+def test_a_property_that_asks_for_what_is_not_written_yet_is_refused(key: str, value: str, feature: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match="later release") as caught:
+        protocol_for_new_table(PLAIN, {key: value})
+    assert caught.value.features == (feature,)
+    assert key in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (protocol(1, 1), ()),
+        (protocol(1, 2), ("appendOnly", "invariants")),
+        (protocol(1, 4), ("appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants")),
+        # Column mapping takes reader version 2 as well.
+        (protocol(1, 5), ("appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants")),
+        (protocol(2, 5), ("appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "generatedColumns", "invariants")),
+        (protocol(2, 7, None, ("columnMapping", "appendOnly")), ("appendOnly", "columnMapping")),
+        (both("timestampNtz"), ("timestampNtz",)),
+        (protocol(3, 7, ("new",), ("new", "appendOnly")), ("appendOnly", "new")),
+    ],
+)
+def test_feature_names(given: Protocol, names: tuple[str, ...]) -> None:
+    assert feature_names(given) == names
+
+
+def test_dependencies_are_features_too() -> None:
+    assert all(FEATURES.keys() >= set(feature.dependencies) for feature in FEATURES.values())
