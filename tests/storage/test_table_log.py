@@ -245,6 +245,17 @@ def test_a_table_made_anew_at_the_same_path_is_noticed(store: MemoryLogStore, lo
     assert {path.partition("-")[0] for path in keys(reader)} == {"new"}
 
 
+def test_a_table_made_anew_over_our_own_commit_is_noticed(store: MemoryLogStore) -> None:
+    mine = table_log(store)
+    mine.commit(creation())
+    mine.commit(append(0, "file-of-the-first-table"))
+    store.delete([info.path for info in store.list_from(f"{ROOT}/_delta_log/")])
+    other = table_log(store)
+    other.commit(creation())
+    other.commit(append(0, "new"))
+    assert keys(mine) == {"new"}
+
+
 def test_commits_that_were_cleaned_up_while_a_snapshot_was_held_are_read_from_the_checkpoint(store: MemoryLogStore, log: TableLog) -> None:
     reader = table_log(store)
     reader.snapshot()

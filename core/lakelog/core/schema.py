@@ -231,7 +231,8 @@ def to_arrow_type(data_type: DataType) -> pa.DataType:
         return pa.list_(pa.field("element", to_arrow_type(data_type.element), data_type.contains_null))
     if isinstance(data_type, MapType):
         value = pa.field("value", to_arrow_type(data_type.value), data_type.value_contains_null)
-        return pa.map_(to_arrow_type(data_type.key), value)
+        # pa.map_ takes a field for its items, which its stubs do not know.
+        return pa.map_(to_arrow_type(data_type.key), cast("pa.DataType", value))
     return pa.struct([pa.field(f.name, to_arrow_type(f.type), f.nullable) for f in data_type.fields])
 
 

@@ -59,10 +59,20 @@ class HeldLog:
     Attributes:
         snapshot: the newest version known.
         tip: the commit file's listing; None where it was not listed (our own commit, or deleted by clean-up).
+        tip_size: bytes of the commit file where only that is known of it: our own commit.
     """
 
     snapshot: Snapshot
     tip: LogListing | None
+    tip_size: int | None = None
+
+    def is_tip(self, listed: LogListing | None) -> bool:
+        """Whether what is listed now under the tip's name can be the file that was held."""
+        if listed is None:
+            return False
+        if self.tip is not None:
+            return self.tip == listed
+        return self.tip_size is None or self.tip_size == listed.size
 
 
 class LogReader:
@@ -121,7 +131,7 @@ class LogReader:
             files = self.listing(version)
             names = {file.name: file for file in files}
             tip = names.get(commit_name(version))
-            if tip is None or (held.tip is not None and held.tip != tip):
+            if not held.is_tip(tip):
                 return self.load()
             newer = commits_after(files, version, table=self._table)
             if not newer:

@@ -174,7 +174,7 @@ class TableLog:
         result = self._loop.run(prepared, base)
         with self._lock:
             if self._held is None or self._held.snapshot.version < result.version or attempt.read_version == NO_VERSION:
-                self._held = HeldLog(snapshot=result.snapshot, tip=None)
+                self._held = HeldLog(snapshot=result.snapshot, tip=None, tip_size=len(prepared.data))
                 self._refreshed_ms = prepared.timestamp_ms
         self._maintenance.after_commit(result.snapshot)
         return result
