@@ -31,7 +31,9 @@ from lakelog.core.schema import (
 
 LONG, STRING = PrimitiveType("long"), PrimitiveType("string")
 
-metadata = st.dictionaries(st.text(max_size=5), st.one_of(st.none(), st.integers(-(2**70), 2**70), st.text(max_size=5), st.lists(st.booleans())))
+metadata = st.dictionaries(
+    st.text(max_size=5), st.one_of(st.none(), st.integers(-(2**70), 2**70), st.text(max_size=5), st.lists(st.booleans()))
+)
 
 
 def _decimals() -> st.SearchStrategy[DataType]:
@@ -143,6 +145,13 @@ def test_no_column() -> None:
 def test_types_that_cannot_be_written(name: str) -> None:
     schema = StructType((StructField("a", ArrayType(StructType((StructField("b", PrimitiveType(name)),)))),))
     with pytest.raises(UnsupportedTypeError, match=r"a\.element\.b"):
+        check_creatable(schema, table="/t")
+
+
+def test_a_collation_is_not_lost_in_silence() -> None:
+    schema = StructType((StructField("s", STRING, True, {"__COLLATIONS": {"s": "icu.UNICODE_CI"}}),))
+    assert parse_schema(schema.to_json()) == schema
+    with pytest.raises(UnsupportedTypeError, match="column s is a string with a collation"):
         check_creatable(schema, table="/t")
 
 

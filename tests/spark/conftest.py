@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -11,6 +9,6 @@ import lakelog.spark
 
 
 @pytest.fixture(scope="session")
-def delta(spark: SparkSession) -> Iterator[SparkSession]:
+def delta(spark: SparkSession) -> SparkSession:
     """The run's session with lakelog enabled."""
-    yield lakelog.spark.enable(spark)
+    return lakelog.spark.enable(spark)

@@ -210,6 +210,11 @@ def check_creatable(schema: StructType, *, table: str) -> None:
     _check_names(schema, (), table)
     for path, f in walk(schema):
         name = getattr(f.type, "name", "")
+        if "__COLLATIONS" in f.metadata:
+            raise UnsupportedTypeError(
+                f"Delta table {table}: column {'.'.join(path)} is a string with a collation, which the table would lose. Write it as a plain "
+                "string: cast(... AS STRING COLLATE UTF8_BINARY)."
+            )
         if name in ("void", "variant"):
             remedy = "cast it to the type it is to have" if name == "void" else "store it as a string until a later release writes variants"
             raise UnsupportedTypeError(f"Delta table {table}: column {'.'.join(path)} is of type {name}, which cannot be written; {remedy}.")
@@ -318,11 +323,11 @@ def _check_names(data_type: DataType, path: tuple[str, ...], table: str) -> None
         seen: dict[str, str] = {}
         for f in data_type.fields:
             name = ".".join((*path, f.name))
-            if any(c in FORBIDDEN_CHARACTERS for c in f.name) or not f.name:
+            if not f.name or any(c in FORBIDDEN_CHARACTERS for c in f.name):
+                fault = f"holds one of the characters {FORBIDDEN_CHARACTERS!r}" if f.name else "is empty"
                 raise InvalidSchemaError(
-                    f"Delta table {table}: the column name {name!r} {'is empty' if not f.name else 'holds one of the characters ' + repr(FORBIDDEN_CHARACTERS)}, "
-                    "which Parquet readers refuse. Rename the column; column mapping (delta.columnMapping.mode = name), which allows such "
-                    "names, comes with a later release."
+                    f"Delta table {table}: the column name {name!r} {fault}, which Parquet readers refuse. Rename the column; column mapping "
+                    "(delta.columnMapping.mode = name), which allows such names, comes with a later release."
                 )
             if f.name.lower() in seen:
                 raise InvalidSchemaError(
