@@ -47,9 +47,7 @@ def _structs(types: st.SearchStrategy[DataType]) -> st.SearchStrategy[StructType
 
 types: st.SearchStrategy[DataType] = st.recursive(
     st.one_of(st.sampled_from(sorted(PRIMITIVES)).map(PrimitiveType), _decimals()),
-    lambda inner: st.one_of(
-        st.builds(ArrayType, inner, st.booleans()), st.builds(MapType, inner, inner, st.booleans()), _structs(inner)
-    ),
+    lambda inner: st.one_of(st.builds(ArrayType, inner, st.booleans()), st.builds(MapType, inner, inner, st.booleans()), _structs(inner)),
     max_leaves=12,
 )
 

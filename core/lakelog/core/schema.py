@@ -212,12 +212,14 @@ def check_creatable(schema: StructType, *, table: str) -> None:
         name = getattr(f.type, "name", "")
         if "__COLLATIONS" in f.metadata:
             raise UnsupportedTypeError(
-                f"Delta table {table}: column {'.'.join(path)} is a string with a collation, which the table would lose. Write it as a plain "
-                "string: cast(... AS STRING COLLATE UTF8_BINARY)."
+                f"Delta table {table}: column {'.'.join(path)} is a string with a collation, which the table would lose. Write it "
+                "as a plain string: cast(... AS STRING COLLATE UTF8_BINARY)."
             )
         if name in ("void", "variant"):
             remedy = "cast it to the type it is to have" if name == "void" else "store it as a string until a later release writes variants"
-            raise UnsupportedTypeError(f"Delta table {table}: column {'.'.join(path)} is of type {name}, which cannot be written; {remedy}.")
+            raise UnsupportedTypeError(
+                f"Delta table {table}: column {'.'.join(path)} is of type {name}, which cannot be written; {remedy}."
+            )
 
 
 def to_arrow_type(data_type: DataType) -> pa.DataType:
@@ -292,7 +294,9 @@ def _parse_name(name: str, where: str) -> DataType:
         return DecimalType(precision, scale)
     if _LENGTH.fullmatch(name):
         return PrimitiveType("string")
-    raise UnsupportedTypeError(f"{where} is of type {name!r}, which Delta cannot hold or this lakelog does not know. Cast it to another type.")
+    raise UnsupportedTypeError(
+        f"{where} is of type {name!r}, which Delta cannot hold or this lakelog does not know. Cast it to another type."
+    )
 
 
 def _flag(told: object, where: str) -> bool:
@@ -326,8 +330,8 @@ def _check_names(data_type: DataType, path: tuple[str, ...], table: str) -> None
             if not f.name or any(c in FORBIDDEN_CHARACTERS for c in f.name):
                 fault = f"holds one of the characters {FORBIDDEN_CHARACTERS!r}" if f.name else "is empty"
                 raise InvalidSchemaError(
-                    f"Delta table {table}: the column name {name!r} {fault}, which Parquet readers refuse. Rename the column; column mapping "
-                    "(delta.columnMapping.mode = name), which allows such names, comes with a later release."
+                    f"Delta table {table}: the column name {name!r} {fault}, which Parquet readers refuse. Rename the column; column "
+                    "mapping (delta.columnMapping.mode = name), which allows such names, comes with a later release."
                 )
             if f.name.lower() in seen:
                 raise InvalidSchemaError(
