@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakelog.core import data_skipping
 from lakelog.core.data_skipping import EVERY_ROW, NO_ROW, SOME_ROWS, classify
 from lakelog.core.errors import ColumnNotFoundError
 from lakelog.core.predicates import (
@@ -350,6 +351,16 @@ def test_many_files_in_several_rounds() -> None:
     stats = [column_stats(number, number) for number in range(count)]
     found = classify(files_of(stats), compare("=", 33_333, INT), schema=struct(c=INT), partition_columns=[])
     assert [index for index, value in enumerate(found.to_pylist()) if value] == [33_333]
+
+
+def test_bounds_are_parsed_once_for_a_caller_that_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = files_of([column_stats(number, number) for number in range(20_000)])
+    schema, kept = struct(c=INT), {}
+    for value in (7, 17_000):
+        found = classify(files, compare("=", value, INT), schema=schema, partition_columns=[], parsed=kept)
+        assert [index for index, verdict in enumerate(found.to_pylist()) if verdict] == [value]
+        monkeypatch.setattr(data_skipping, "read_bounds", None)
+    assert {column for _, column in kept} == {Column(("c",))}
 
 
 def test_no_files_and_no_columns() -> None:

@@ -13,10 +13,10 @@ over-approximation, so a file without a possible true is safe to skip, and one w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -60,7 +60,18 @@ _BATCH = 16_384
 _LONGEST_LIST = 100
 
 
-def classify(files: pa.Table, predicate: Predicate, *, schema: StructType, partition_columns: Sequence[str]) -> pa.Int8Array:
+# Bounds that were parsed before, by number of batch and column; one such mapping belongs to one files table.
+BoundsCache: TypeAlias = MutableMapping[tuple[int, Column], ColumnBounds]
+
+
+def classify(
+    files: pa.Table,
+    predicate: Predicate,
+    *,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    parsed: BoundsCache | None = None,
+) -> pa.Int8Array:
     """For each file: `NO_ROW` (0) can match, `SOME_ROWS` (1) may match, or `EVERY_ROW` (2) surely matches.
 
     Args:
@@ -68,6 +79,7 @@ def classify(files: pa.Table, predicate: Predicate, *, schema: StructType, parti
         predicate: columns by the exact names of ``schema``.
         schema: the table's schema, partition columns included.
         partition_columns: names of those of its columns that are partition columns.
+        parsed: kept by the caller between calls for the same ``files``, so that the statistics of a column are parsed once.
 
     Raises:
         ColumnNotFoundError: the predicate names a column that the schema does not have.
@@ -79,14 +91,18 @@ def classify(files: pa.Table, predicate: Predicate, *, schema: StructType, parti
         column: kind for column, kind in types.items() if column not in partitions and isinstance(kind, _LEAF_TYPES)
     }
     chunks = [
-        _classify_batch(batch, predicate, partitions, measured)
-        for batch in files.select(["partitionValues", "stats"]).to_batches(max_chunksize=_BATCH)
+        _classify_batch(batch, predicate, partitions, measured, _BatchBounds(number, {} if parsed is None else parsed))
+        for number, batch in enumerate(files.select(["partitionValues", "stats"]).to_batches(max_chunksize=_BATCH))
     ]
     return cast(pa.Int8Array, pa.concat_arrays(chunks) if chunks else pa.array([], pa.int8()))
 
 
 def _classify_batch(
-    batch: pa.RecordBatch, predicate: Predicate, partitions: dict[Column, DataType], measured: dict[Column, DataType]
+    batch: pa.RecordBatch,
+    predicate: Predicate,
+    partitions: dict[Column, DataType],
+    measured: dict[Column, DataType],
+    known: _BatchBounds,
 ) -> Values:
     maps = batch.column("partitionValues")
     values = {
@@ -97,11 +113,25 @@ def _classify_batch(
     undecided = pc.equal(code, SOME_ROWS)
     if not measured or not pc.any(undecided).as_py():
         return code
+    if not values:
+        bounds = known.read(batch.column("stats"), measured)
+        return _Files(count=batch.num_rows, partition_values=exact, bounds=bounds, types=measured).code(predicate)
     # JSON is parsed for those files alone that partition values leave open.
     stats = batch.column("stats").filter(undecided)
-    rest = exact.filter(undecided) if values else exact
-    files = _Files(count=len(stats), partition_values=rest, bounds=read_bounds(stats, measured), types=measured)
+    files = _Files(count=len(stats), partition_values=exact.filter(undecided), bounds=read_bounds(stats, measured), types=measured)
     return pc.replace_with_mask(code, undecided, files.code(predicate))
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchBounds:
+    number: int
+    parsed: BoundsCache
+
+    def read(self, stats: Values, columns: Mapping[Column, DataType]) -> dict[Column, ColumnBounds]:
+        missing = {column: kind for column, kind in columns.items() if (self.number, column) not in self.parsed}
+        if missing:
+            self.parsed.update({(self.number, column): bounds for column, bounds in read_bounds(stats, missing).items()})
+        return {column: self.parsed[self.number, column] for column in columns}
 
 
 @dataclass(frozen=True, slots=True)
