@@ -160,6 +160,8 @@ class Bench:
             answer = worker.ask("write_many", path=self._path(worker, "many"), files=ONE_OF_MANY_FILES)
             if "error" in answer:
                 self.results.failed[f"{worker.arm}, writing {ONE_OF_MANY_FILES:,} files"] = str(answer["error"])
+            else:
+                print(f"{worker.arm} wrote {ONE_OF_MANY_FILES:,} files in {answer['seconds']:.1f} s", flush=True)
 
     def _round(self, number: int, rows: int) -> None:
         table = f"big-{number}"

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.golden import ABSENT, GOLDEN
 from tools.java_home import find_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
 
 settings.register_profile("lakelog", settings.default, deadline=None)
 settings.load_profile("lakelog")
@@ -62,5 +61,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def golden() -> Path:
     """The folder of golden tables with their manifest.json."""
     if not (GOLDEN / "manifest.json").is_file():
-        pytest.skip("the golden tables stand in ../shared beside a maintainer's clone, and not beside this one")
+        pytest.skip(ABSENT)
     return GOLDEN

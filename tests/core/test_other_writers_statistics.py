@@ -41,7 +41,7 @@ def test_statistics_of_delta_rs(data: st.DataObject, some_rows: list[Row]) -> No
     with tempfile.TemporaryDirectory() as folder:
         deltalake.write_deltalake(folder, arrow_table(some_rows))
         commit = (Path(folder) / "_delta_log" / f"{0:020}.json").read_text()
-    stats = [json.loads(line)["add"]["stats"] for line in commit.splitlines() if '"add"' in line]
+    stats = [json.loads(line)["add"]["stats"] for line in commit.split("\n") if '"add"' in line]
     assert len(stats) == 1
     for _ in range(10):
         predicate = data.draw(predicates({name: [row[name] for row in some_rows] for name in COLUMNS}))

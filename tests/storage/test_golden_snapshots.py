@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +9,7 @@ import pytest
 from lakelog.core.errors import LakelogError, UnsupportedFeatureError, VersionNotFoundError
 from lakelog.storage.local import LocalLogStore
 from lakelog.storage.table_log import TableLog
-
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
+from tests.golden import GOLDEN, Table, tables
 
 # Reader features that are not implemented yet: a table that needs one must be refused by that name. The list shrinks.
 NOT_YET = {
@@ -24,17 +21,6 @@ NOT_YET = {
     "variantType",
     "variantType-preview",
 }
-
-
-Table = dict[str, object]
-
-
-def tables(suits: Callable[[Table], bool] = lambda _: True) -> list[object]:
-    """The manifest's tables that suit a test, as its parameters."""
-    if not (GOLDEN / "manifest.json").is_file():
-        return [pytest.param(None, marks=pytest.mark.skip(reason="../shared/golden is absent: it stands beside the clone in CI only"))]
-    known = json.loads((GOLDEN / "manifest.json").read_text())["tables"]
-    return [pytest.param(table, id=table["name"]) for table in known if suits(table)]
 
 
 def commits_of(table: Table) -> list[Path]:

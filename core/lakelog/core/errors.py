@@ -20,6 +20,7 @@
     │   ├── MissingCommitError
     │   ├── PathEscapesTableError
     │   └── PathOutsideTableError
+    ├── WriteFailedError                mend what made the job fail, write again
     ├── DataFileMissingError            (also FileNotFoundError) restore the file or read another version
     ├── StorageError                    fix the configuration or the store
     │   ├── UnknownSchemeError
@@ -152,6 +153,10 @@ class PathEscapesTableError(CorruptLogError):
 
 class PathOutsideTableError(CorruptLogError):
     """An absolute file path in the log lies on another filesystem than the table."""
+
+
+class WriteFailedError(LakelogError):
+    """Spark's job that writes data files failed; the table is untouched."""
 
 
 class DataFileMissingError(LakelogError, FileNotFoundError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -87,8 +88,7 @@ def serialize_partition_value(value: object, data_type: DataType) -> str | None:
     if name in ("timestamp", "timestamp_ntz") and (micros := _micros_of(value, name)) is not None:
         return _timestamp_text(micros, iso=name == "timestamp")
     if name == "binary" and isinstance(value, bytes | bytearray | memoryview):
-        # A backslash of the data itself must not be read as the start of an escape.
-        return _ESCAPED.sub(r"\\u005cu\1", bytes(value).decode("latin-1")) or None
+        return _binary_text(bytes(value)) or None
     raise PartitionColumnError(
         f"{value!r} cannot be written as a partition value of type {data_type}. Cast the column, or partition by another."
     )
@@ -178,10 +178,20 @@ def _exact(value: Decimal, data_type: DecimalType) -> Decimal | None:
 
 
 def _binary(text: str) -> bytes | None:
-    try:
-        return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text).encode("latin-1")
-    except UnicodeEncodeError:
+    pieces = _ESCAPED.split(text)
+    if any(int(code, 16) > 0xFF for code in pieces[1::2]):
         return None
+    escapes = itertools.cycle((False, True))
+    return b"".join(bytes([int(piece, 16)]) if escape else piece.encode() for piece, escape in zip(pieces, escapes, strict=False))
+
+
+def _binary_text(value: bytes) -> str:
+    """As text where it is one, which delta-spark reads and writes; else every byte escaped, as the protocol and delta-rs do."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return "".join(f"\\u{byte:04x}" for byte in value) if "\0" in text or _ESCAPED.search(text) else text
 
 
 def _date(text: str) -> int | None:

@@ -56,7 +56,7 @@ def _violations(value: Column, field: StructField, path: str) -> Iterator[tuple[
         yield path, value.isNull()
     if isinstance(field.type, StructType):
         for part in field.type.fields:
-            for inner, violated in _violations(value.getField(quoted(part.name)), part, f"{path}.{part.name}"):
+            for inner, violated in _violations(value.getField(part.name), part, f"{path}.{part.name}"):
                 yield inner, value.isNotNull() & violated
 
 
@@ -78,7 +78,7 @@ def _built(plan: ColumnPlan, value: Column) -> Column:
 
 
 def _part(value: Column, child: ColumnPlan) -> Column:
-    return _built(child, F.lit(None) if child.source is None else value.getField(quoted(child.source)))
+    return _built(child, F.lit(None) if child.source is None else value.getField(child.source))
 
 
 def sql_type(data_type: DataType) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from pyspark.sql import SparkSession
@@ -13,6 +13,7 @@ from lakelog.spark.delta_logs import DeltaLogs
 from lakelog.storage.environment import Environment
 
 _KEPT_PATHS = 4096
+_KEPT_SESSIONS = 64
 
 
 class Context:
@@ -21,11 +22,14 @@ class Context:
     Args:
         spark: the session that was enabled first.
         environment: clock, sleep and randomness.
+        find: the JVM session for an id, or None when it is gone.
     """
 
-    def __init__(self, spark: SparkSession, environment: Environment) -> None:
+    def __init__(self, spark: SparkSession, environment: Environment, find: Callable[[str], object]) -> None:
         self._first = spark
+        self._find = find
         self._sessions: dict[str, SparkSession] = {}
+        self._met: OrderedDict[str, SparkSession] = OrderedDict()
         self._roots: OrderedDict[tuple[str, str], str] = OrderedDict()
         self.logs = DeltaLogs(lambda: self.settings(self._first), environment)
         self.environment = environment
@@ -40,8 +44,16 @@ class Context:
         self._sessions.pop(session_id, None)
 
     def session(self, session_id: str) -> SparkSession:
-        """The PySpark session for a JVM session's id; the enabled one stands in for sessions that Spark cloned."""
-        return self._sessions.get(session_id, self._first)
+        """The PySpark session for a JVM session's id; one is made for a session that Spark cloned or that `newSession` made."""
+        found = self._sessions.get(session_id) or self._met.get(session_id)
+        if found is None:
+            java_session = self._find(session_id)
+            if java_session is None:
+                return self._first
+            found = self._met[session_id] = jvm.session_from(self._first, java_session)
+            while len(self._met) > _KEPT_SESSIONS:
+                self._met.popitem(last=False)
+        return found
 
     def settings(self, spark: SparkSession) -> Mapping[str, str]:
         """The session's conf entries that concern LogStores and defaults."""

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakelog.core.actions import AddFile, Metadata, RemoveFile
-from lakelog.core.errors import ConstraintViolationError
+from lakelog.core.errors import ConstraintViolationError, WriteFailedError
 from lakelog.core.paths import decode_path, encode_path, parse_partition_path
 from lakelog.core.schema import DataType, StructType, parse_schema
 from lakelog.core.statistics import IndexedColumns, file_statistics, parse_column_names
@@ -70,7 +71,9 @@ def write(
         description: what Spark's UI calls the jobs.
 
     Raises:
-        Whatever the frame raises while Spark computes it; no file is left then.
+        ConstraintViolationError: a null in a NOT NULL column.
+        WriteFailedError: a task failed, or the job was cancelled; says why.
+        PySparkException: Spark's own error about the frame.
     """
     schema = parse_schema(metadata.schema_json)
     columns = metadata.partition_columns
@@ -79,23 +82,26 @@ def write(
     laid_out = frame.select(*ordered, *folders)
     try:
         lines = jvm.write_files(spark, laid_out, context.hadoop_root(root), len(columns), options, description)
-    except PySparkException as error:
-        raise _explained(error, root) from None
+    except (PySparkException, Py4JJavaError) as error:
+        raise _explained(error, root, description) from None
     files = [_Written(uri, int(size), int(time)) for uri, size, time in (line.split("\t") for line in lines.splitlines())]
     with written_files([file.uri for file in files]):
         footers = read_footers(spark, [file.uri for file in files])
         return _new_files(root, schema, columns, TableProperties(metadata.configuration), files, footers)
 
 
-def _explained(error: PySparkException, root: str) -> Exception:
-    """Ours, where a task failed because of a constraint of the table; else what Spark said."""
+def _explained(error: PySparkException | Py4JJavaError, root: str, description: str) -> Exception:
+    """Ours, where a constraint of the table or a task failed; else the class that PySpark has for it."""
     _, found, column_name = str(error).partition(NOT_NULL_VIOLATED)
-    if not found:
+    if found:
+        name = re.split(r"['\"\n]| SQLSTATE", column_name)[0].strip()
+        return ConstraintViolationError(
+            f"Delta table {root}: the data holds a null in column {name}, which is NOT NULL. Fill it or filter those rows; nothing "
+            "was written."
+        )
+    if isinstance(error, PySparkException):
         return error
-    name = re.split(r"['\"\n]| SQLSTATE", column_name)[0].strip()
-    return ConstraintViolationError(
-        f"Delta table {root}: the data holds a null in column {name}, which is NOT NULL. Fill it or filter those rows; nothing was written."
-    )
+    return WriteFailedError(f"Delta table {root}: the job failed ({description}); nothing was committed. It said: {jvm.root_cause(error)}")
 
 
 def _new_files(
@@ -165,7 +171,7 @@ def _relative(root: str, uri: str) -> str:
 def _partition_text(column: Column, data_type: DataType) -> Column:
     """The protocol's text of a partition value, which becomes the folder's name.
 
-    Spark's own text of a timestamp depends on the session's zone, and its text of a binary loses bytes that are no UTF-8.
+    Spark's own text of a timestamp depends on the session's zone, and its text of a binary loses bytes that are not UTF-8.
     """
     name = getattr(data_type, "name", "")
     if name == "timestamp":
@@ -176,7 +182,12 @@ def _partition_text(column: Column, data_type: DataType) -> Column:
         fraction = F.lpad(F.pmod(micros, F.lit(1_000_000)).cast("string"), 6, "0")
         return F.concat(text, F.lit("."), fraction, F.lit("Z"))
     if name == "binary":
-        return F.decode(column, "ISO-8859-1")
+        return _binary_text(column)
     return column.cast("string")
 
 
+def _binary_text(column: Column) -> Column:
+    """As `serialize_partition_value` does: text where it is one, else every byte escaped."""
+    text = column.cast("string")
+    plain = F.is_valid_utf8(text) & ~text.contains("\0") & ~text.rlike(r"\\u[0-9a-fA-F]{4}")
+    return F.when(plain, text).otherwise(F.regexp_replace(F.lower(F.hex(column)), "(..)", r"\\u00$1"))

@@ -26,7 +26,7 @@ from lakelog.spark import data_files, jvm, listing
 from lakelog.spark.conditions import Node, predicate_of
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
-from lakelog.spark.options import user_metadata
+from lakelog.spark.options import check_session, parquet_options, user_metadata
 from lakelog.spark.transaction import commit, transaction, written_files
 
 Mask = npt.NDArray[np.bool_]
@@ -93,6 +93,7 @@ def delete(context: Context, spark: SparkSession, root: str, told: str, search: 
     """
     condition = Condition.parse(told)
     with transaction("DELETE", root):
+        check_session(spark, root)
         started = context.environment.now_ms()
         held = context.logs.newest(root)
         _check(held, condition)
@@ -101,16 +102,16 @@ def delete(context: Context, spark: SparkSession, root: str, told: str, search: 
         outcome = _by_partition(held, search) if by_partition else _by_rows(context, spark, held, condition, search)
         if not outcome.removed.any():
             return 0
-        now = context.environment.now_ms()
-        predicate = [] if condition.sql == "true" else [condition.sql]
-        attempt = CommitAttempt(
-            read_version=snapshot.version,
-            actions=(*_removals(held, outcome.removed, now), *outcome.added),
-            operation=commit_info.delete(predicate, metrics={**outcome.metrics, "executionTimeMs": now - started}),
-            is_blind_append=False,
-            engine_info=context.engine_info,
-            user_metadata=user_metadata(spark),
-        )
+        with written_files(outcome.written):
+            now = context.environment.now_ms()
+            attempt = CommitAttempt(
+                read_version=snapshot.version,
+                actions=(*_removals(held, outcome.removed, now), *outcome.added),
+                operation=commit_info.delete([condition.sql], metrics={**outcome.metrics, "executionTimeMs": now - started}),
+                is_blind_append=False,
+                engine_info=context.engine_info,
+                user_metadata=user_metadata(spark),
+            )
         commit(context, root, attempt, outcome.written)
     jvm.refresh_cached(spark, context.hadoop_root(root))
     return outcome.deleted_rows
@@ -120,7 +121,8 @@ def _check(held: HeldSnapshot, condition: Condition) -> None:
     snapshot = held.snapshot
     if condition.version is not None:
         raise UnsupportedOperationError(
-            f"Delta table {snapshot.root}: DELETE was aimed at version {condition.version}. Leave out the version: only the newest can be changed."
+            f"Delta table {snapshot.root}: DELETE was aimed at version {condition.version}. Leave out the version: "
+            "only the newest can be changed."
         )
     check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root)
     if snapshot.properties.append_only:
@@ -140,7 +142,8 @@ def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, conditio
     check_row_delete(snapshot.protocol, snapshot.metadata, snapshot.root)
     started = now_ms()
     exact = condition.deterministic and condition.tree is not None
-    verdicts = listing.classified(snapshot, predicate_of(cast(Node, condition.tree))) if exact else np.full(snapshot.num_files, listing.MAYBE)
+    unread = np.full(snapshot.num_files, listing.MAYBE)
+    verdicts = listing.classified(snapshot, predicate_of(cast(Node, condition.tree))) if exact else unread
     whole, candidates = verdicts == listing.ALWAYS, verdicts == listing.MAYBE
     name = f"DELETE on {snapshot.root}"
     finding = f"{name}: find the rows"
@@ -162,9 +165,9 @@ def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, conditio
     written: tuple[str, ...] = ()
     if rewrite.any():
         keep = search.survivors(held.id, _bytes(rewrite)) if positions is None else search.survivorsOf(positions, held.id, _bytes(rewrite))
-        files = data_files.write(
-            context, spark, snapshot.root, jvm.frame_from(keep, spark), snapshot.metadata, {}, f"{name}: write the files without them"
-        )
+        options = parquet_options(snapshot.metadata.configuration)
+        writing = f"{name}: write the files without them"
+        files = data_files.write(context, spark, snapshot.root, jvm.frame_from(keep, spark), snapshot.metadata, options, writing)
         adds, written = files.adds, files.uris
     ended = now_ms()
     metrics = {
@@ -205,6 +208,10 @@ def _outcome(held: HeldSnapshot, removed: Mask, counts: npt.NDArray[np.int64], m
             "numAddedFiles": 0,
             "numAddedBytes": 0,
             "numAddedChangeFiles": 0,
+            "numCopiedRows": 0,
+            "numDeletionVectorsAdded": 0,
+            "numDeletionVectorsRemoved": 0,
+            "numDeletionVectorsUpdated": 0,
             "scanTimeMs": 0,
             "rewriteTimeMs": 0,
             **({"numDeletedRows": deleted} if known else {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def _by_job(spark: SparkSession, uris: Sequence[str]) -> list[pq.FileMetaData] |
     return [pq.read_metadata(io.BytesIO(by_number[i])) for i in range(len(uris))]
 
 
-def _serialised(numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, bytes]]:
+def _serialised(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, bytes]]:
     """Each file's footer as a Parquet file without rows."""
     for number, uri in numbered:
         sink = io.BytesIO()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import itertools
 import logging
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -37,6 +38,11 @@ from lakelog.spark.reading import Travel
 
 _log = logging.getLogger(__name__)
 _KEPT_ERRORS = 256
+_PATH_UNKNOWN = re.compile(
+    r"UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY.*: (delta|lakelog)\b|TABLE_OR_VIEW_NOT_FOUND.*`(delta|lakelog)`\.`[^`]*/|"
+    r"SCHEMA_NOT_FOUND.*`(delta|lakelog)`",
+    re.DOTALL | re.IGNORECASE,
+)
 _trips = itertools.count()
 _counted = 0
 
@@ -57,6 +63,7 @@ class FrontDoor:
     def __init__(self, context: Context, secret: str) -> None:
         self._context = context
         self._secret = secret
+        self.open = True
         self._errors: OrderedDict[str, BaseException] = OrderedDict()
         self._error_ids = itertools.count(1)
         self._schemas: OrderedDict[str, HeldSnapshot] = OrderedDict()
@@ -104,25 +111,31 @@ class FrontDoor:
         with self._lock:
             return self._errors.get(identity)
 
-    def missing_file(self, message: str) -> BaseException | None:
-        """Our error for Spark's "file does not exist", where the file belongs to a table that is held."""
+    def explained(self, message: str) -> BaseException | None:
+        """Our error for one of Spark's that concerns a table of ours, else None.
+
+        A path in SQL while no session is enabled, and a file that does not exist and belongs to a table that is held.
+        """
+        if not self.open and _PATH_UNKNOWN.search(message):
+            return SessionNotEnabledError(CLOSED)
         if "FILE_NOT_EXIST" not in message and "FileNotFoundException" not in message:
             return None
         for held in self._context.logs.all_held():
             root = held.snapshot.root
-            found = listing.named_file(message, root)
+            found = listing.named_file(message, held.snapshot)
             if found is not None:
                 days = held.snapshot.properties.deleted_file_retention_ms / 86_400_000
                 return DataFileMissingError(
                     f"Delta table {root}: data file {found} is named by the log but is not there. Files that no version within "
-                    f"delta.deletedFileRetentionDuration ({days:g} days) needs may have been removed by VACUUM; others were deleted by hand. "
-                    "Read a newer version, or restore the file."
+                    f"delta.deletedFileRetentionDuration ({days:g} days) needs may have been removed by VACUUM; others were deleted by "
+                    "hand. Read a newer version, or restore the file."
                 )
         return None
 
     def close(self) -> None:
-        """Forget the errors kept for callers."""
+        """No session is enabled any more; forget the errors kept for callers."""
         with self._lock:
+            self.open = False
             self._errors.clear()
 
     # what the shells ask ---------------------------------------------------------------------------------------------
@@ -210,13 +223,31 @@ class FrontDoor:
     def _path(options: Mapping[str, str], verb: str) -> str:
         path = options.get("path")
         if not path:
-            raise InvalidOptionError(f'format("delta") needs the path of the table to {verb}: give it to load(), save() or option("path", ...).')
+            raise InvalidOptionError(
+                f'format("delta") needs the path of the table to {verb}: give it to load(), save() or option("path", ...).'
+            )
         return path
+
+
+class Channel:
+    """What py4j can reach of a `FrontDoor`: its `apply`, and nothing else whatever name a stranger asks for."""
+
+    __slots__ = ("_door",)
 
     class Java:
         """What py4j implements on the JVM's side."""
 
         implements = ("scala.Function4",)
+
+    def __init__(self, door: FrontDoor) -> None:
+        self._door = door
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "apply":
+            return object.__getattribute__(self, "_door").apply
+        if name in ("Java", "__class__"):
+            return object.__getattribute__(self, name)
+        raise AttributeError(name)
 
 
 CLOSED = (
@@ -224,6 +255,13 @@ CLOSED = (
 )
 
 _REMEDIES = {
+    "DESCRIBE HISTORY": "DeltaTable.forPath(spark, path).history() shows it.",
+    "DESCRIBE DETAIL": "DeltaTable.forPath(spark, path).detail() shows it.",
+    "SHOW PARTITIONS": "Select the distinct values of the partition columns.",
+    "a relative path in SQL": "Give the absolute path of the table.",
+    "reading a stream": 'Read it with spark.read.format("delta").',
+    "writing a stream": 'Use foreachBatch and write each batch with df.write.format("delta").',
+    "a dynamic partition overwrite": "Delete the partitions first, then append.",
     "UPDATE": "Until then, overwrite the table with the changed rows.",
     "MERGE": "Until then, join in a DataFrame and overwrite the table.",
     "TRUNCATE TABLE": "DELETE FROM without a condition does the same.",
@@ -236,7 +274,8 @@ def refusal(statement: str, table: str) -> str:
     """What a user reads of a statement that comes with a later release."""
     where = f" on {table}" if table else ""
     remedy = _REMEDIES.get(
-        statement, 'Write with df.write.format("delta").save(path) and read with delta.`path`; the metastore and the table were not touched.'
+        statement,
+        'Write with df.write.format("delta").save(path) and read with delta.`path`; the metastore and the table were not touched.',
     )
     return f"lakelog does not support {statement} for Delta tables yet{where}. {remedy}"
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
@@ -31,7 +33,8 @@ _DELTA_SPARK_SOURCE = "org.apache.spark.sql.delta.sources.DeltaDataSource"
 _FILE_FORMAT_WRITER = "org.apache.spark.sql.execution.datasources.FileFormatWriter"
 _SINK_STATUS = "org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus"
 
-# What differs between releases, patch releases too, so each is probed: name of the probe -> (text in our sources, its form where the probe says yes).
+# What differs between releases, patch releases too, so each is probed: name of the probe -> (text in our sources, its form where the
+# probe says yes).
 _DIFFERENCES = {
     "sink status in its old package": ((_SINK_STATUS, "org.apache.spark.sql.execution.streaming.SinkFileStatus"),),
     "write takes a callback": (
@@ -40,6 +43,7 @@ _DIFFERENCES = {
     ),
 }
 _EXTENSION_POINTS = {
+    "statements": ("injectHintResolutionRule", "hintResolutionRuleBuilders"),
     "resolution": ("injectResolutionRule", "resolutionRuleBuilders"),
     "commands": ("injectPostHocResolutionRule", "postHocResolutionRuleBuilders"),
     "check": ("injectCheckRule", "checkRuleBuilders"),
@@ -56,7 +60,9 @@ def minor_of(spark: SparkSession) -> str:
     """
     minor = ".".join(spark.version.split(".")[:2])
     if minor not in SUPPORTED_MINORS:
-        raise UnsupportedOperationError(f"lakelog supports PySpark {SUPPORTED_MINORS[0]} to {SUPPORTED_MINORS[-1]}; this session is {spark.version}.")
+        raise UnsupportedOperationError(
+            f"lakelog supports PySpark {SUPPORTED_MINORS[0]} to {SUPPORTED_MINORS[-1]}; this session is {spark.version}."
+        )
     return minor
 
 
@@ -99,12 +105,13 @@ class Jvm:
     def __init__(self, spark: SparkSession) -> None:
         self.minor = minor_of(spark)
         self.gateway: Any = SparkContext._gateway
-        ensure_callback_server_started(self.gateway)
-        self.jvm: Any = self.gateway.jvm
+        cast(Any, ensure_callback_server_started)(self.gateway)
+        self.jvm: Any = SparkContext._jvm
         self.has_delta_spark = self._has_class(_DELTA_SPARK_SOURCE)
         self.folder = self._compile(spark)
         self.secret = secrets.token_hex(32)
-        self.package: Any = self.jvm.lakelog
+        self._extended: list[_Extended] = []
+        self.package: Any = cast(Any, self.jvm).lakelog
 
     def _loader(self) -> Any:
         return self.jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -133,8 +140,11 @@ class Jvm:
         try:
             compiler.cook(java_sources(self._differences()))
         except py4j.protocol.Py4JJavaError as error:
+            cause = error.java_exception
+            while cause.getCause() is not None:
+                cause = cause.getCause()
             raise StoreConfigurationError(
-                f"lakelog's shells do not compile on Spark {spark.version}: {error.java_exception.getMessage()}. "
+                f"lakelog's shells do not compile on Spark {spark.version}: {cause.getMessage()}. "
                 "Report this with the Spark version; another patch release of the same minor may do."
             ) from None
         folder = Path(tempfile.mkdtemp(prefix="lakelog-", dir=self.jvm.org.apache.spark.SparkFiles.getRootDirectory()))
@@ -162,6 +172,8 @@ class Jvm:
         door = self._loader().loadClass("lakelog.Door")
         door.getField("secret").set(None, self.secret)
         door.getField("closed").set(None, closed)
+        if python is not None:
+            _keep_proxy(self.gateway.gateway_property.pool, python)
         door.getField("python").set(None, python)
 
     def context_conf(self, spark: SparkSession, key: str) -> str | None:
@@ -177,45 +189,105 @@ class Jvm:
         else:
             conf.set(key, value)
 
-    def enabled_clone(self, spark: SparkSession) -> list[tuple[str, Any]]:
-        """Inject the rules and point the PySpark session at a clone that has them. Answers what `plain_clone` takes back."""
-        session = jsession(spark)
-        extensions = session.extensions()
-        builders = []
-        for kind, (inject, _) in _EXTENSION_POINTS.items():
-            builder = self.package.Builder(kind)
-            getattr(extensions, inject)(builder)
-            builders.append((kind, builder))
+    def enabled_clone(self, spark: SparkSession) -> None:
+        """Point the PySpark session at a clone that has our rules. `plain_clone` takes it back."""
+        extended = self._extended_by(spark)
+        if not extended.sessions:
+            extended.inject()
         self.point_at_clone(spark)
-        return builders
+        extended.sessions.add(session_id(spark))
 
-    def take_back(self, spark: SparkSession, builders: list[tuple[str, Any]]) -> None:
-        """Remove the rules from the session's extensions; a clone made afterwards is without them."""
+    def plain_clone(self, spark: SparkSession) -> None:
+        """Point the PySpark session at a clone without our rules.
+
+        Spark reads strategies and optimizer rules from the extensions at every plan, so as long as an enabled session shares them (one
+        was made from the other by `newSession`) they stay here too; they touch no plan without a Delta table in it.
+        """
+        extended = self._extended_by(spark)
+        extended.sessions.discard(session_id(spark))
+        extended.remove()
+        self.point_at_clone(spark)
+        if extended.sessions:
+            extended.inject()
+        else:
+            self._extended.remove(extended)
+
+    def _extended_by(self, spark: SparkSession) -> _Extended:
         extensions = jsession(spark).extensions()
-        for kind, builder in builders:
-            field = extensions.getClass().getDeclaredField(_field_name(extensions, _EXTENSION_POINTS[kind][1]))
-            field.setAccessible(True)
-            buffer = field.get(extensions)
-            index = buffer.indexOf(builder)
-            if index >= 0:
-                buffer.remove(index)
+        for known in self._extended:
+            if known.extensions.equals(extensions):
+                return known
+        made = _Extended(extensions, {kind: self.package.Builder(kind) for kind in _EXTENSION_POINTS})
+        self._extended.append(made)
+        return made
+
+    def forget_files(self) -> None:
+        """Drop the file lists that the JVM keeps."""
         self.package.FileList.forget()
+
+    def session(self, identity: str) -> Any:
+        """The JVM session that called under this id, or None when it is gone."""
+        return self.package.Door.session(identity)
 
     def point_at_clone(self, spark: SparkSession) -> None:
         """Clone the JVM session (conf, temporary views and functions are kept) and let the PySpark object stand for the clone."""
         private = cast(Any, spark)
         private._jsparkSession = private._jsparkSession.cloneSession()
-        for cached in ("_conf", "_catalog"):
-            spark.__dict__.pop(cached, None)
+        for owner in type(spark).__mro__:
+            for name, member in vars(owner).items():
+                if isinstance(member, cached_property):
+                    spark.__dict__.pop(name, None)
         sessions = getattr(getattr(self.jvm.org.apache.spark.sql.classic, "SparkSession$"), "MODULE$")
         sessions.setDefaultSession(private._jsparkSession)
         sessions.setActiveSession(private._jsparkSession)
 
 
+@dataclass(slots=True)
+class _Extended:
+    """Our rules' builders in one SparkSessionExtensions object, which sessions made from one another share."""
+
+    extensions: Any
+    builders: Mapping[str, Any]
+    sessions: set[str] = field(default_factory=set)
+
+    def inject(self) -> None:
+        for kind, (inject, _) in _EXTENSION_POINTS.items():
+            getattr(self.extensions, inject)(self.builders[kind])
+
+    def remove(self) -> None:
+        for kind, (_, buffer_name) in _EXTENSION_POINTS.items():
+            held = self.extensions.getClass().getDeclaredField(_field_name(self.extensions, buffer_name))
+            held.setAccessible(True)
+            buffer = held.get(self.extensions)
+            index = buffer.indexOf(self.builders[kind])
+            if index >= 0:
+                buffer.remove(index)
+
+
+class _KeptProxies(dict[str, object]):
+    """py4j's table of Python objects that the JVM may call, where one object stays until it is let go by us.
+
+    Whoever connects to the callback port can tell py4j to drop an object; the front door must not go that way.
+    """
+
+    kept: object = None
+
+    def __delitem__(self, key: str) -> None:
+        if self.get(key) is not self.kept:
+            super().__delitem__(key)
+
+
+def _keep_proxy(pool: Any, python: object) -> None:
+    with pool.lock:
+        if not isinstance(pool.dict, _KeptProxies):
+            pool.dict = _KeptProxies(pool.dict)
+        pool.dict.kept = python
+
+
 def _field_name(owner: Any, name: str) -> str:
-    for field in owner.getClass().getDeclaredFields():
-        if str(field.getName()).endswith(name):
-            return str(field.getName())
+    for declared in owner.getClass().getDeclaredFields():
+        if str(declared.getName()).endswith(name):
+            return str(declared.getName())
     raise UnsupportedOperationError(f"this Spark has no extension point {name}")
 
 
@@ -228,7 +300,8 @@ def jsession(spark: SparkSession) -> Any:
     found = getattr(spark, "_jsparkSession", None)
     if found is None:
         raise UnsupportedOperationError(
-            "lakelog.spark.enable needs a classic Spark session with a JVM; this one is a Spark Connect client. Create it without .remote(...)."
+            "lakelog.spark.enable needs a classic Spark session with a JVM; this one is a Spark Connect client. "
+            "Create it without .remote(...)."
         )
     return found
 
@@ -270,7 +343,9 @@ def qualified_path(spark: SparkSession, path: str) -> str:
     return str(found.getFileSystem(hadoop).makeQualified(found).toString())
 
 
-def write_files(spark: SparkSession, frame: DataFrame, root: str, partition_columns: int, options: Mapping[str, str], description: str) -> str:
+def write_files(
+    spark: SparkSession, frame: DataFrame, root: str, partition_columns: int, options: Mapping[str, str], description: str
+) -> str:
     """Run FileFormatWriter; a line ``uri TAB size TAB modification time`` per file of the winning tasks. One trip."""
     jvm: Any = SparkContext._jvm
     return str(jvm.lakelog.DeltaWriter.write(dataset_of(frame), root, partition_columns, dict(options), description))
@@ -291,16 +366,18 @@ def install_error_translation(translate: Callable[[str], BaseException | None], 
     original = getattr(captured.convert_exception, "__wrapped__", captured.convert_exception)
 
     def convert(error: Any) -> BaseException:
-        cause, depth = error, 0
+        cause, depth, texts = error, 0, []
         while cause is not None and depth < 20:
             if cause.getClass().getName() == "lakelog.LakelogException":
                 found = translate(str(cause.id()))
                 if found is not None:
                     return found.with_traceback(None)
+            texts.append(str(cause.toString()))
             cause, depth = cause.getCause(), depth + 1
-        explained = foreign(str(error.toString()))
-        if explained is not None:
-            return explained
+        for text in texts:
+            explained = foreign(text)
+            if explained is not None:
+                return explained
         return cast(BaseException, original(error))
 
     convert.__wrapped__ = original  # type: ignore[attr-defined]
@@ -310,3 +387,13 @@ def install_error_translation(translate: Callable[[str], BaseException | None], 
 def refresh_cached(spark: SparkSession, root: str) -> None:
     """Compute cached frames over the table's files anew, as after every write."""
     spark.catalog.refreshByPath(root)
+
+
+def root_cause(error: py4j.protocol.Py4JJavaError) -> str:
+    """What the innermost Java exception says."""
+    cause: Any = error.java_exception
+    for _ in range(20):
+        if cause.getCause() is None:
+            break
+        cause = cause.getCause()
+    return str(cause.getMessage() or cause.toString())

@@ -11,6 +11,7 @@ import base64
 import re
 import struct
 from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 import orjson
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from lakelog.core.data_skipping import classify
 from lakelog.core.partition_values import parse_partition_column
-from lakelog.core.paths import absolute_uris, decode_path
+from lakelog.core.paths import absolute_uris, canonical_key, decode_path
 from lakelog.core.predicates import TRUE, Predicate
 from lakelog.core.schema import DataType, DecimalType, StructType
 from lakelog.core.snapshot import Snapshot
@@ -27,6 +28,9 @@ from lakelog.core.stats_bounds import read_row_counts
 
 NEVER, MAYBE, ALWAYS = 0, 1, 2
 UNKNOWN_ROWS = -1
+
+_NOT_THERE = re.compile(r"reading file (?P<encoded>\S+)\. File does not exist|File (?P<plain>/.+?|[a-z0-9]+:/.+?) does not exist")
+_LOCAL_SCHEME = re.compile(r"^file:/+")
 
 
 def classified(snapshot: Snapshot, predicate: Predicate) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
@@ -37,14 +41,23 @@ def classified(snapshot: Snapshot, predicate: Predicate) -> np.ndarray[tuple[int
 
 def row_counts(snapshot: Snapshot) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Rows of each file as its statistics tell, `UNKNOWN_ROWS` where they do not."""
-    counts = read_row_counts(snapshot.files["stats"].combine_chunks())
-    return np.asarray(pc.fill_null(counts, UNKNOWN_ROWS).to_numpy(zero_copy_only=False), dtype=np.int64)
+    counts: Any = read_row_counts(cast(pa.StringArray, snapshot.files["stats"].combine_chunks()))
+    known: Any = pc.fill_null(counts, UNKNOWN_ROWS)
+    return np.asarray(known.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def named_file(message: str, root: str) -> str | None:
-    """The file below a table's root that a message names, decoded; None when it names none."""
-    found = re.search(r"(?:file:)?(?://)?(" + re.escape(root.rstrip("/")) + r"/[^\s'\"]+)", decode_path(message))
-    return None if found is None else found[1].rstrip(".,;")
+def named_file(message: str, snapshot: Snapshot) -> str | None:
+    """The file that Spark's or Hadoop's "does not exist" names, decoded, if it is below the table's root or a file of the snapshot."""
+    found = _NOT_THERE.search(message)
+    if found is None:
+        return None
+    path = _LOCAL_SCHEME.sub("/", found["plain"] or decode_path(found["encoded"]))
+    if path.startswith(snapshot.root.rstrip("/") + "/"):
+        return path
+    if found["encoded"] is None:
+        return None
+    key = pa.scalar(canonical_key(found["encoded"], snapshot.root) + "|")
+    return path if pc.any(pc.equal(snapshot.files["key"], key)).as_py() else None
 
 
 def answer(snapshot_id: str, snapshot: Snapshot, predicate: Predicate, *, with_files: bool) -> bytes:
@@ -65,20 +78,25 @@ def answer(snapshot_id: str, snapshot: Snapshot, predicate: Predicate, *, with_f
 
 def _files(snapshot: Snapshot) -> tuple[bytes, bytes]:
     files = snapshot.files
-    tuples, tuple_of = partition_tuples(files["partitionValues"].combine_chunks(), snapshot.schema, snapshot.partition_columns)
-    lines = pc.binary_join_element_wise(
+    values: Any = files["partitionValues"].combine_chunks()
+    tuples, tuple_of = partition_tuples(values, snapshot.schema, snapshot.partition_columns)
+    join: Any = pc.binary_join_element_wise
+    modified: Any = files["modificationTime"]
+    times: Any = pc.fill_null(modified, 0)
+    lines = join(
         absolute_uris(files["path"], snapshot.root),
         pc.cast(files["size"], pa.string()),
-        pc.cast(pc.fill_null(files["modificationTime"], 0), pa.string()),
+        pc.cast(times, pa.string()),
         pc.cast(tuple_of, pa.string()),
         "\t",
     )
     column = lines.combine_chunks() if isinstance(lines, pa.ChunkedArray) else lines
-    whole = pc.binary_join(pa.LargeListArray.from_arrays([0, len(column)], column), "\n")
+    bounds: Any = pa.array([0, len(column)], pa.int64())
+    whole: Any = pc.binary_join(pa.LargeListArray.from_arrays(bounds, column), "\n")
     return orjson.dumps(tuples), whole[0].as_buffer().to_pybytes() if len(column) else b""
 
 
-def partition_tuples(values: pa.MapArray, schema: StructType, columns: Sequence[str]) -> tuple[list[list[object]], pa.Array]:
+def partition_tuples(values: pa.MapArray[Any, Any], schema: StructType, columns: Sequence[str]) -> tuple[list[list[object]], pa.Array[Any]]:
     """The distinct partition tuples, typed as the JVM reads them, and each file's number among them."""
     if not columns:
         return [[]], pa.array(np.zeros(len(values), np.int32))
@@ -95,7 +113,7 @@ def partition_tuples(values: pa.MapArray, schema: StructType, columns: Sequence[
     return [list(row) for row in zip(*typed, strict=True)], pa.array(tuple_of.astype(np.int32))
 
 
-def _jvm_values(values: pa.Array, data_type: DataType) -> list[object]:
+def _jvm_values(values: pa.Array[Any], data_type: DataType) -> list[object]:
     name = getattr(data_type, "name", "")
     if name == "date":
         return list(pc.cast(values, pa.int32()).to_pylist())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,23 +11,35 @@ import orjson
 from pyspark.sql import SparkSession
 
 from lakelog.core.errors import InvalidOptionError, InvalidTablePropertyError, UnsupportedOperationError
+from lakelog.core.table_properties import COMPRESSION_CODEC, DESCRIPTORS
+
+_log = logging.getLogger(__name__)
 
 _PREFIXES = ("spark.databricks.delta.properties.defaults.", "spark.lakelog.properties.defaults.")
 _USER_METADATA = ("spark.databricks.delta.commitInfo.userMetadata", "spark.lakelog.commitInfo.userMetadata")
 _PASSED_ON = {"maxrecordsperfile": "maxRecordsPerFile", "compression": "compression"}
+_OTHERS = {"path": "path", "usermetadata": "userMetadata", "partitionoverwritemode": "partitionOverwriteMode"}
+# Not for the write but for what it stands on: table properties, Hadoop's filesystems, Spark's own marks.
+_OTHER_PREFIXES = ("delta.", "fs.", "dfs.", "__")
+# Session confs by which delta-spark makes writes repeatable: ignoring them would write rows twice.
+_IDEMPOTENT = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
+# Defaults that delta-spark takes as a wish for the protocol; lakelog gives each table the weakest that it needs.
+_PROTOCOL_DEFAULTS = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.ignoreProtocolDefaults")
+_PROPERTY_KEYS = {descriptor.key.lower(): descriptor.key for descriptor in DESCRIPTORS}
 
-# option (lower case) -> (values that change nothing, what to do until it is there)
+# option -> (values that change nothing, what to do until it is there)
 _NOT_YET: Mapping[str, tuple[frozenset[str], str]] = {
-    "replacewhere": (frozenset(), "Delete the rows first, then append."),
-    "replaceon": (frozenset(), "Delete the rows first, then append."),
-    "replaceusing": (frozenset(), "Delete the rows first, then append."),
-    "mergeschema": (frozenset({"false"}), "Select the table's columns before you write."),
-    "overwriteschema": (frozenset({"false"}), "Write to a new path."),
-    "datachange": (frozenset({"true"}), "Leave it out."),
-    "optimizewrite": (frozenset({"false"}), "Repartition the DataFrame before you write."),
-    "txnappid": (frozenset(), "Leave it out."),
-    "txnversion": (frozenset(), "Leave it out."),
+    "replaceWhere": (frozenset(), "Delete the rows first, then append."),
+    "replaceOn": (frozenset(), "Delete the rows first, then append."),
+    "replaceUsing": (frozenset(), "Delete the rows first, then append."),
+    "mergeSchema": (frozenset({"false"}), "Select the table's columns before you write."),
+    "overwriteSchema": (frozenset({"false"}), "Write to a new path."),
+    "dataChange": (frozenset({"true"}), "Leave it out."),
+    "optimizeWrite": (frozenset({"false"}), "Repartition the DataFrame before you write."),
+    "txnAppId": (frozenset(), "Leave it out."),
+    "txnVersion": (frozenset(), "Leave it out."),
 }
+_CLUSTER_BY = "__clustering_columns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +51,8 @@ class WriteRequest:
         mode: Append, Overwrite, ErrorIfExists or Ignore.
         partition_by: what the caller named; None when not at all.
         user_metadata: free text for the commit.
+        dynamic_overwrite: whether the option partitionOverwriteMode says so; None without it.
+        properties: table properties that the options name, for a new table.
         writer_options: what Spark's Parquet writer takes.
     """
 
@@ -45,6 +61,7 @@ class WriteRequest:
     partition_by: tuple[str, ...] | None = None
     user_metadata: str | None = None
     dynamic_overwrite: bool | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
     writer_options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -56,10 +73,15 @@ class WriteRequest:
             InvalidOptionError: an option whose value makes no sense.
         """
         for name, (harmless, remedy) in _NOT_YET.items():
-            if name in options and options[name].lower() not in harmless:
+            value = options.get(name.lower())
+            if value is not None and value.lower() not in harmless:
                 raise UnsupportedOperationError(
-                    f"Delta table {root}: the write option {name}={options[name]} comes with a later release of lakelog. {remedy}"
+                    f"Delta table {root}: the write option {name}={value} comes with a later release of lakelog. {remedy}"
                 )
+        if _CLUSTER_BY in options:
+            raise UnsupportedOperationError(
+                f"Delta table {root}: clusterBy comes with a later release of lakelog. Leave it out, or partition the table."
+            )
         columns = options.get("__partition_columns")
         overwrite = options.get("partitionoverwritemode")
         if overwrite is not None and overwrite.lower() not in ("static", "dynamic"):
@@ -67,12 +89,17 @@ class WriteRequest:
         limit = options.get("maxrecordsperfile")
         if limit is not None and not limit.lstrip("-").isdigit():
             raise InvalidOptionError(f"Delta table {root}: maxRecordsPerFile must be a number of rows, not {limit!r}.")
+        compression = options.get("compression")
+        if compression is not None:
+            _check_codec(root, compression)
+        _warn_of_unknown(root, options)
         return cls(
             root=root,
             mode=mode,
-            partition_by=tuple(orjson.loads(columns)) if columns is not None else None,
+            partition_by=tuple(_unquoted(name) for name in orjson.loads(columns)) if columns is not None else None,
             user_metadata=options.get("usermetadata"),
             dynamic_overwrite=None if overwrite is None else overwrite.lower() == "dynamic",
+            properties={_PROPERTY_KEYS.get(name, name): value for name, value in options.items() if name.startswith("delta.")},
             writer_options={spelled: options[name] for name, spelled in _PASSED_ON.items() if name in options},
         )
 
@@ -89,9 +116,41 @@ class WriteRequest:
             dynamic = str(spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")).lower() == "dynamic"
         if dynamic:
             raise UnsupportedOperationError(
-                f"Delta table {self.root}: dynamic partition overwrite comes with a later release of lakelog. Delete the partitions first and "
-                "append, or set partitionOverwriteMode to static to replace the whole table."
+                f"Delta table {self.root}: dynamic partition overwrite comes with a later release of lakelog. Delete the partitions "
+                "first and append, or set partitionOverwriteMode to static to replace the whole table."
             )
+
+
+def parquet_options(configuration: Mapping[str, str], given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Options for Spark's Parquet writer: the write's own, else what the table's properties say.
+
+    Args:
+        configuration: of the table.
+        given: `WriteRequest.writer_options`.
+
+    Raises:
+        InvalidTablePropertyError: the table's codec is none of Parquet's.
+    """
+    codec = COMPRESSION_CODEC.of(configuration)
+    return {**({} if codec is None else {"compression": codec}), **(given or {})}
+
+
+def check_session(spark: SparkSession, root: str) -> None:
+    """Refuse what the session asks of every write and lakelog does not do.
+
+    Raises:
+        UnsupportedOperationError: idempotent writes by delta-spark's session confs; ignoring them could write rows twice.
+    """
+    for key in _IDEMPOTENT:
+        if spark.conf.get(key, None) is not None:
+            raise UnsupportedOperationError(
+                f"Delta table {root}: the session sets {key}, but idempotent writes come with a later release of lakelog. Unset it."
+            )
+
+
+def _unquoted(name: str) -> str:
+    """Spark's writer has parsed the names given to partitionBy, and asks for backticks around those with special characters."""
+    return name[1:-1].replace("``", "`") if len(name) > 2 and name[0] == name[-1] == "`" else name
 
 
 def user_metadata(spark: SparkSession, request: WriteRequest | None = None) -> str | None:
@@ -109,7 +168,7 @@ def default_properties(settings: Mapping[str, str]) -> dict[str, str]:
     """Table properties that the session gives to new tables.
 
     Raises:
-        InvalidTablePropertyError: the two spellings of one key disagree.
+        InvalidTablePropertyError: the two spellings of one key disagree, or a protocol version is no number.
     """
     found: dict[str, str] = {}
     for prefix in _PREFIXES:
@@ -118,8 +177,32 @@ def default_properties(settings: Mapping[str, str]) -> dict[str, str]:
                 continue
             name = "delta." + key.removeprefix(prefix)
             if found.get(name, value) != value:
+                spellings = ", ".join(p + name.removeprefix("delta.") for p in _PREFIXES)
                 raise InvalidTablePropertyError(
-                    f"The session gives new tables two values for {name}: {found[name]!r} and {value!r}. Unset one of {', '.join(p + name[6:] for p in _PREFIXES)}."
+                    f"The session gives new tables two values for {name}: {found[name]!r} and {value!r}. Unset one of {spellings}."
                 )
             found[name] = value
+    for name in _PROTOCOL_DEFAULTS:
+        value = found.pop(name, "1")
+        if name != "delta.ignoreProtocolDefaults" and not value.isdecimal():
+            raise InvalidTablePropertyError(f"The session's default for {name} is {value!r}, not a version number. Correct or unset it.")
     return found
+
+
+def _check_codec(root: str, codec: str) -> None:
+    try:
+        COMPRESSION_CODEC.of({COMPRESSION_CODEC.key: codec})
+    except InvalidTablePropertyError:
+        raise InvalidOptionError(
+            f"Delta table {root}: the option compression={codec} names no codec of Parquet. Use snappy, zstd, gzip, lz4_raw or none."
+        ) from None
+
+
+def _warn_of_unknown(root: str, options: Mapping[str, str]) -> None:
+    known = {**_PASSED_ON, **_OTHERS, **{name.lower(): name for name in _NOT_YET}}
+    for name in options:
+        if name in known or name.startswith(_OTHER_PREFIXES):
+            continue
+        nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]
+        message = "Delta table %s: the write option %s is not known and was ignored; the nearest known one is %s."
+        _log.warning(message, root, name, known[nearest])

@@ -60,7 +60,8 @@ def travel_of(path: str, options: Mapping[str, str], zone: str) -> tuple[str, Tr
         asked.append(Travel(timestamp_ms=parse_timestamp(options["timestampasof"], zone, path)))
     if len(asked) > 1:
         raise InvalidOptionError(
-            f"Delta table {path}: the version is asked for more than once; give one of versionAsOf, timestampAsOf and the suffix @v of the path."
+            f"Delta table {path}: the version is asked for more than once; give one of versionAsOf, timestampAsOf and the suffix @v of "
+            "the path."
         )
     return path, asked[0] if asked else Travel()
 

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from lakelog.core.errors import SessionNotEnabledError, StoreConfigurationError
 from lakelog.spark import jvm
 from lakelog.spark.context import Context
-from lakelog.spark.front_door import CLOSED, FrontDoor
+from lakelog.spark.front_door import CLOSED, Channel, FrontDoor
 from lakelog.storage.environment import Environment
 
 
 @dataclass(slots=True)
 class _Driver:
-    """What one JVM holds: the shells, the door and the sessions that are enabled."""
+    """What one JVM holds: the shells, the door and the sessions that are enabled.
+
+    Attributes:
+        enabled: ids of the enabled sessions, each with its setting of the session catalog before.
+        contexts_catalog: the same setting of the SparkContext, from which new sessions start, before any session was enabled.
+    """
 
     jvm: jvm.Jvm
     context: Context
     door: FrontDoor
+    channel: Channel
     application: str
-    enabled: dict[str, _Enabled] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Enabled:
-    session: weakref.ref[SparkSession]
-    builders: list[tuple[str, Any]]
-    catalog: str | None
-    contexts_catalog: str | None
+    enabled: dict[str, str | None] = field(default_factory=dict)
+    contexts_catalog: str | None = None
 
 
 _lock = threading.RLock()
@@ -62,16 +59,19 @@ def enable(spark: SparkSession) -> SparkSession:
         if jvm.session_id(spark) in driver.enabled:
             return spark
         catalog = _catalog_to_replace(spark, driver.jvm)
-        contexts = driver.jvm.context_conf(spark, jvm.CATALOG_KEY)
+        if not driver.enabled:
+            driver.contexts_catalog = driver.jvm.context_conf(spark, jvm.CATALOG_KEY)
+        if catalog == jvm.CATALOG_CLASS:
+            # a session made after another one was enabled starts from what that one told the SparkContext
+            catalog = driver.contexts_catalog
         if not driver.jvm.has_delta_spark:
             spark.conf.set(jvm.CATALOG_KEY, jvm.CATALOG_CLASS)
             driver.jvm.set_context_conf(spark, jvm.CATALOG_KEY, jvm.CATALOG_CLASS)
-        driver.jvm.set_door(driver.door, CLOSED)
-        builders = driver.jvm.enabled_clone(spark)
+        driver.door.open = True
+        driver.jvm.set_door(driver.channel, CLOSED)
+        driver.jvm.enabled_clone(spark)
         driver.context.add(spark)
-        driver.enabled[jvm.session_id(spark)] = _Enabled(
-            session=weakref.ref(spark), builders=builders, catalog=catalog, contexts_catalog=contexts
-        )
+        driver.enabled[jvm.session_id(spark)] = catalog
         return spark
 
 
@@ -85,14 +85,16 @@ def disable(spark: SparkSession) -> SparkSession:
         identity = jvm.session_id(spark)
         if driver is None or identity not in driver.enabled:
             return spark
-        enabled = driver.enabled.pop(identity)
-        _restore(spark, enabled)
-        driver.jvm.set_context_conf(spark, jvm.CATALOG_KEY, enabled.contexts_catalog)
-        driver.jvm.take_back(spark, enabled.builders)
-        driver.jvm.point_at_clone(spark)
+        catalog = driver.enabled.pop(identity)
+        if not driver.enabled:
+            driver.jvm.set_context_conf(spark, jvm.CATALOG_KEY, driver.contexts_catalog)
+        driver.jvm.plain_clone(spark)
+        # after the clone, which takes over what the SparkContext says
+        _restore(spark, catalog)
         driver.context.remove(identity)
         if not driver.enabled:
             driver.jvm.set_door(None, CLOSED)
+            driver.jvm.forget_files()
             driver.door.close()
         return spark
 
@@ -115,10 +117,10 @@ def _driver_of(spark: SparkSession) -> _Driver:
     application = str(spark.sparkContext.applicationId)
     if _driver is None or _driver.application != application or not _driver.jvm.is_current():
         shells = jvm.Jvm(spark)
-        context = Context(spark, Environment.system())
+        context = Context(spark, Environment.system(), shells.session)
         door = FrontDoor(context, shells.secret)
-        _driver = _Driver(jvm=shells, context=context, door=door, application=application)
-        jvm.install_error_translation(door.error, door.missing_file)
+        _driver = _Driver(jvm=shells, context=context, door=door, channel=Channel(door), application=application)
+        jvm.install_error_translation(door.error, door.explained)
     return _driver
 
 
@@ -137,8 +139,8 @@ def _catalog_to_replace(spark: SparkSession, shells: jvm.Jvm) -> str | None:
     )
 
 
-def _restore(spark: SparkSession, enabled: _Enabled) -> None:
-    if enabled.catalog is None:
+def _restore(spark: SparkSession, catalog: str | None) -> None:
+    if catalog is None:
         spark.conf.unset(jvm.CATALOG_KEY)
     else:
-        spark.conf.set(jvm.CATALOG_KEY, enabled.catalog)
+        spark.conf.set(jvm.CATALOG_KEY, catalog)

@@ -27,6 +27,7 @@ from lakelog.spark.session import context_of
 from lakelog.storage.table_log import HistoryEntry
 
 _STRINGS = MapType(StringType(), StringType(), True)
+_JOB = ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")
 HISTORY_SCHEMA = StructType(
     [
         StructField("version", LongType()),
@@ -35,7 +36,7 @@ HISTORY_SCHEMA = StructType(
         StructField("userName", StringType()),
         StructField("operation", StringType()),
         StructField("operationParameters", _STRINGS),
-        StructField("job", StructType([StructField(n, StringType()) for n in ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")])),
+        StructField("job", StructType([StructField(name, StringType()) for name in _JOB])),
         StructField("notebook", StructType([StructField("notebookId", StringType())])),
         StructField("clusterId", StringType()),
         StructField("readVersion", LongType()),
@@ -91,6 +92,8 @@ class DeltaTable:
         """
         _check_type("sparkSession", sparkSession, SparkSession)
         _check_type("path", path, str)
+        if hadoopConf is not None:
+            _check_type("hadoopConf", hadoopConf, Mapping)
         conf = dict(hadoopConf or {})
         for key in conf:
             if not key.startswith(("fs.", "dfs.")):
@@ -182,7 +185,7 @@ def _history_row(entry: HistoryEntry) -> tuple[object, ...]:
         told.get("userName"),
         told.get("operation"),
         _texts(told.get("operationParameters")),
-        _record(told.get("job"), ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")),
+        _record(told.get("job"), _JOB),
         _record(told.get("notebook"), ("notebookId",)),
         told.get("clusterId"),
         told.get("readVersion"),

@@ -8,21 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lakelog.core.commit import CommitAttempt
-from lakelog.core.errors import (
-    DeltaConcurrentModificationException,
-    InvalidRequestError,
-    TransactionActiveError,
-    UnsupportedFeatureError,
-)
+from lakelog.core.errors import CommitOutcomeUnknown, LakelogError, TransactionActiveError
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.storage.data_files import delete_files
 
 _log = logging.getLogger(__name__)
 _active = threading.local()
-
-# Raised before anything was put, or by another commit having taken the version: the attempt is known not to have landed.
-_NOT_LANDED = (DeltaConcurrentModificationException, InvalidRequestError, UnsupportedFeatureError)
 
 
 @contextmanager
@@ -64,10 +56,14 @@ def commit(context: Context, root: str, attempt: CommitAttempt, written: Sequenc
     Raises:
         DeltaConcurrentModificationException: another commit stands in the way; the files are removed.
         CommitOutcomeUnknown: nobody could tell; the files stay.
+        LakelogError, OSError: the commit was refused; the files are removed.
     """
     try:
         result = context.logs.log(root).commit(attempt)
-    except _NOT_LANDED:
+    except CommitOutcomeUnknown:
+        raise
+    except (LakelogError, OSError):
+        # What a table log raises beside the unknown outcome says that nothing was committed. Of an interrupt or a bug nothing is known.
         discard(written)
         raise
     return context.logs.hold(result.snapshot)

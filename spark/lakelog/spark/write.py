@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from lakelog.core import commit_info
 from lakelog.core.actions import Action, Metadata, Protocol
 from lakelog.core.commit import NO_VERSION, CommitAttempt
-from lakelog.core.errors import NotADeltaTableError, TableExistsError, UnsupportedOperationError
-from lakelog.core.schema import StructType, check_creatable, nullable_schema, parse_schema
+from lakelog.core.errors import NotADeltaTableError, TableExistsError, UnsupportedOperationError, UnsupportedTypeError
+from lakelog.core.schema import StructType, check_creatable, nullable_schema, parse_schema, walk
 from lakelog.core.schema_compare import check_partition_columns, check_same_partitioning, compare_for_write
 from lakelog.core.table_features import check_writable, protocol_for_new_table
 from lakelog.core.table_properties import check_properties
@@ -23,8 +23,11 @@ from lakelog.spark import data_files, jvm
 from lakelog.spark.aligning import aligned
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
-from lakelog.spark.options import WriteRequest, default_properties, user_metadata
+from lakelog.spark.options import WriteRequest, check_session, default_properties, parquet_options, user_metadata
 from lakelog.spark.transaction import commit, transaction, written_files
+
+# Where Spark keeps the declared type of a string with a length.
+_LENGTH_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +49,14 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
     Raises:
         TableExistsError: the mode is ErrorIfExists and the table exists.
         SchemaMismatchError: the frame does not fit the table; lists every difference.
-        InvalidSchemaError, PartitionColumnError, UnsupportedTypeError: a new table cannot be made so.
+        InvalidSchemaError, PartitionColumnError, UnsupportedTypeError, InvalidTablePropertyError: a new table cannot be made so.
         UnsupportedFeatureError: the table needs a writer feature that lakelog does not implement.
         UnsupportedOperationError: the table is append-only and the mode is Overwrite.
         DeltaConcurrentModificationException: another commit stands in the way.
     """
     root = request.root
     with transaction("WRITE", root):
+        check_session(spark, root)
         held = _existing(context, root)
         if held is not None and request.mode in ("ErrorIfExists", "Ignore"):
             if request.mode == "Ignore":
@@ -62,11 +66,12 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
                 'mode("overwrite").'
             )
         target = _new_table(context, spark, request, frame) if held is None else _known_table(spark, request, held, frame)
-        written = data_files.write(
-            context, spark, root, target.frame, target.metadata, request.writer_options, f"WRITE {request.mode.lower()} to {root}"
-        )
+        options = parquet_options(target.metadata.configuration, request.writer_options)
+        written = data_files.write(context, spark, root, target.frame, target.metadata, options, f"WRITE {request.mode.lower()} to {root}")
         with written_files(written.uris):
             attempt = _attempt(context, spark, request, target, written)
+        if held is not None and not attempt.actions:
+            return held
         landed = commit(context, root, attempt, written.uris)
     jvm.refresh_cached(spark, context.hadoop_root(root))
     return landed
@@ -83,8 +88,9 @@ def _new_table(context: Context, spark: SparkSession, request: WriteRequest, fra
     root = request.root
     schema = nullable_schema(_schema(frame, root))
     check_creatable(schema, table=root)
+    _check_lengths(schema, root)
     columns = check_partition_columns(schema, request.partition_by or (), table_name=root)
-    properties = default_properties(context.settings(spark))
+    properties = {**default_properties(context.settings(spark)), **request.properties}
     check_properties(properties, root)
     metadata = Metadata(
         id=context.environment.new_uuid(),
@@ -99,6 +105,7 @@ def _new_table(context: Context, spark: SparkSession, request: WriteRequest, fra
 def _known_table(spark: SparkSession, request: WriteRequest, held: HeldSnapshot, frame: DataFrame) -> _Target:
     snapshot, root = held.snapshot, request.root
     check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, root)
+    _check_lengths(snapshot.schema, root)
     if request.mode == "Overwrite" and snapshot.properties.append_only:
         raise UnsupportedOperationError(
             f"Delta table {root}: an overwrite removes data, but the table is append-only (table property delta.appendOnly = true). "
@@ -111,10 +118,25 @@ def _known_table(spark: SparkSession, request: WriteRequest, held: HeldSnapshot,
     return _Target(held=held, metadata=snapshot.metadata, protocol=None, frame=aligned(frame, snapshot.schema, plans))
 
 
+def _check_lengths(schema: StructType, root: str) -> None:
+    """Refuse char and varchar columns: the table would promise a length that nobody checks."""
+    for path, field in walk(schema):
+        bounded = field.metadata.get(_LENGTH_KEY)
+        if bounded is not None:
+            name = ".".join(path)
+            raise UnsupportedTypeError(
+                f"Delta table {root}: column {name} is of type {bounded}, whose length lakelog does not check yet. Write it as a string "
+                f"without that mark: F.col({name!r}).alias({name!r}, metadata={{}})."
+            )
+
+
 def _schema(frame: DataFrame, root: str) -> StructType:
     if frame.isStreaming:
         raise UnsupportedOperationError(f"Delta table {root}: a streaming DataFrame cannot be written by df.write.")
-    return parse_schema(jvm.schema_json(frame))
+    try:
+        return parse_schema(jvm.schema_json(frame))
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(f"Delta table {root}: {error}") from None
 
 
 def _attempt(context: Context, spark: SparkSession, request: WriteRequest, target: _Target, written: data_files.NewFiles) -> CommitAttempt:
@@ -133,7 +155,7 @@ def _attempt(context: Context, spark: SparkSession, request: WriteRequest, targe
         read_version=NO_VERSION if target.held is None else target.held.snapshot.version,
         actions=tuple(actions),
         operation=commit_info.write(request.mode, target.metadata.partition_columns, metrics=metrics),
-        is_blind_append=target.held is None or request.mode != "Overwrite",
+        is_blind_append=request.mode != "Overwrite",
         engine_info=context.engine_info,
         user_metadata=user_metadata(spark, request),
     )

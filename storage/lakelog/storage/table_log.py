@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from lakelog.core.actions import CommitInfo
 from lakelog.core.commit import NO_VERSION, CommitAttempt, check_allowed, commit_info_of, prepare
@@ -126,8 +127,8 @@ class TableLog:
         if found is None or (found == latest and timestamp_ms > self._timestamp_of(latest, times)):
             side = "before the earliest" if found is None else "after the latest"
             raise VersionNotFoundError(
-                f"Delta table {self.root}: the time {timestamp_ms} ms since 1970 lies {side} commit; versions {earliest} to {latest} "
-                f"were committed between {self._timestamp_of(earliest, times)} and {self._timestamp_of(latest, times)} ms. "
+                f"Delta table {self.root}: the time {_iso(timestamp_ms)} lies {side} commit; versions {earliest} to {latest} were "
+                f"committed between {_iso(self._timestamp_of(earliest, times))} and {_iso(self._timestamp_of(latest, times))}. "
                 "Ask for a time between the two, or for a version.",
                 earliest=earliest,
                 latest=latest,
@@ -245,3 +246,10 @@ class TableLog:
                 f"Delta table {self.root}: the table property delta.inCommitTimestampEnablementVersion is {text!r}, not a version"
             )
         return int(text)
+
+
+def _iso(timestamp_ms: int) -> str:
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{timestamp_ms} ms since 1970"

@@ -12,6 +12,7 @@ public class Builder extends scala.runtime.AbstractFunction1 {
     if (kind.equals("resolution")) return new Resolution();
     if (kind.equals("commands")) return new RowCommands();
     if (kind.equals("pin")) return new PinRule();
+    if (kind.equals("statements")) return new Statements((SparkSession) session);
     if (kind.equals("check")) return new StatementCheck((SparkSession) session);
     return new Strategies();
   }

@@ -11,19 +11,16 @@ import org.apache.spark.sql.connector.catalog.DelegatingCatalogExtension;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.V1Table;
 import org.apache.spark.sql.connector.expressions.Transform;
 
 /** delta.`path`, tables of the metastore whose provider is Delta, and time travel in SQL; all else goes to Spark's own session catalog. */
 public class DeltaCatalog extends DelegatingCatalogExtension {
-  private static boolean isDelta(Object provider) {
-    return provider != null && ("delta".equalsIgnoreCase(provider.toString()) || "lakelog".equalsIgnoreCase(provider.toString()));
-  }
-
   private static SparkSession session() { return (SparkSession) SparkSession.active(); }
 
   private static boolean byPath(Identifier ident) {
-    return ident.namespace().length == 1 && isDelta(ident.namespace()[0]) && (ident.name().startsWith("/") || ident.name().contains(":/"));
+    return ident.namespace().length == 1 && Names.isDelta(ident.namespace()[0]) && Names.isPath(ident.name());
   }
 
   private Table table(String path, String name, String travel) {
@@ -35,12 +32,28 @@ public class DeltaCatalog extends DelegatingCatalogExtension {
     Table found = super.loadTable(ident);
     if (!(found instanceof V1Table) || ((V1Table) found).catalogTable().provider().isEmpty()) return found;
     CatalogTable known = ((V1Table) found).catalogTable();
-    return isDelta(known.provider().get()) ? table(new Path(known.location()).toString(), found.name(), travel) : found;
+    return Names.isDelta(known.provider().get()) ? table(new Path(known.location()).toString(), found.name(), travel) : found;
   }
 
   public Table loadTable(Identifier ident) throws NoSuchTableException { return load(ident, null); }
 
-  public Table loadTable(Identifier ident, java.util.Set writePrivileges) throws NoSuchTableException { return load(ident, null); }
+  public Table loadTable(Identifier ident, java.util.Set writePrivileges) throws NoSuchTableException {
+    Table found = load(ident, null);
+    boolean replaced = found instanceof V1Table && writePrivileges.contains(TableWritePrivilege.DELETE) && saving();
+    return replaced ? new NoTable(found.schema()) : found;
+  }
+
+  /**
+   * Whether saveAsTable asks. In mode overwrite it drops a table of Spark's own before it says what shall take its place; for any other
+   * table it plans a REPLACE TABLE AS SELECT, which Statements refuses.
+   */
+  private static boolean saving() {
+    StackTraceElement[] stack = new Throwable().getStackTrace();
+    for (int i = 0; i < stack.length && i < 8; i++) {
+      if (stack[i].getClassName().startsWith("org.apache.spark.sql.classic.DataFrameWriter")) return true;
+    }
+    return false;
+  }
 
   public Table loadTable(Identifier ident, String version) throws NoSuchTableException {
     Table found = load(ident, "version\n" + version);
@@ -64,17 +77,22 @@ public class DeltaCatalog extends DelegatingCatalogExtension {
 
   public Table createTable(Identifier ident, Column[] columns, Transform[] partitions, java.util.Map properties)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    if (byPath(ident) || isDelta(properties.get("provider"))) Door.ask(session(), "refuse", "CREATE TABLE", ident.toString(), null);
+    if (byPath(ident) || Names.isDelta(properties.get("provider"))) Door.ask(session(), "refuse", "CREATE TABLE", ident.toString(), null);
     return super.createTable(ident, columns, partitions, properties);
   }
 
   public boolean dropTable(Identifier ident) {
-    if (byPath(ident)) Door.ask(session(), "refuse", "DROP TABLE", ident.name(), null);
+    if (byPath(ident)) Door.ask(session(), "refuse", "DROP TABLE", ident.toString(), null);
     return super.dropTable(ident);
   }
 
+  public boolean purgeTable(Identifier ident) {
+    if (byPath(ident)) Door.ask(session(), "refuse", "DROP TABLE", ident.toString(), null);
+    return super.purgeTable(ident);
+  }
+
   public void renameTable(Identifier from, Identifier to) throws NoSuchTableException, TableAlreadyExistsException {
-    if (byPath(from)) Door.ask(session(), "refuse", "ALTER TABLE RENAME", from.name(), null);
+    if (load(from, null) instanceof DeltaLogTable) Door.ask(session(), "refuse", "ALTER TABLE RENAME", from.toString(), null);
     super.renameTable(from, to);
   }
 }

@@ -22,9 +22,9 @@ public class DeltaDeleteExec extends SparkPlan {
   public TreeNode withNewChildrenInternal(scala.collection.immutable.IndexedSeq none) { return this; }
 
   public InternalRow[] executeCollect() {
-    LogicalPlan table = command.table();
+    LogicalPlan table = command.target;
     while (table instanceof SubqueryAlias) table = ((SubqueryAlias) table).child();
-    RowSearch search = new RowSearch((LogicalRelation) table, command.condition());
+    RowSearch search = new RowSearch((LogicalRelation) table, command.asked);
     Object rows = Door.ask(search.index.session, "delete", search.index.root, search.describe(), search);
     return new InternalRow[] {new GenericInternalRow(new Object[] {new Long(((Number) rows).longValue())})};
   }

@@ -85,11 +85,12 @@ public class DeltaLogFileIndex implements FileIndex {
 
   public int hashCode() { return root.hashCode(); }
 
+  /** An index with a pin is not the one without: Spark drops a rule's result that equals what was there. */
   public boolean equals(Object o) {
     if (!(o instanceof DeltaLogFileIndex)) return false;
     DeltaLogFileIndex other = (DeltaLogFileIndex) o;
     return root.equals(other.root) && java.util.Objects.equals(version, other.version) && schemaId.equals(other.schemaId)
         && numbered == other.numbered && java.util.Arrays.equals(subset, other.subset)
-        && (pin == null || !pin.fixed ? other.pin == null || !other.pin.fixed : other.pin != null && pin.snapshot.equals(other.pin.snapshot));
+        && (pin == other.pin || (pin != null && other.pin != null && pin.fixed && other.pin.fixed && pin.snapshot.equals(other.pin.snapshot)));
   }
 }

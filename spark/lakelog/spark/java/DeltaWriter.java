@@ -7,9 +7,14 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.datasources.BasicWriteJobStatsTracker;
+import org.apache.spark.sql.execution.SparkPlanInfo;
 import org.apache.spark.sql.execution.datasources.FileFormatWriter;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.execution.metric.SQLMetricInfo;
+import org.apache.spark.sql.execution.ui.SparkListenerSQLAdaptiveExecutionUpdate;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** Writes a frame's rows as Parquet files under a table's root, inside an SQL execution of its own, so that the UI shows the plan. */
 public class DeltaWriter extends scala.runtime.AbstractFunction0 {
@@ -47,9 +52,27 @@ public class DeltaWriter extends scala.runtime.AbstractFunction0 {
     scala.collection.immutable.Map nowhere = new scala.collection.immutable.HashMap();
     Configuration hadoop = session.sessionState().newHadoopConfWithOptions(options);
     java.util.ArrayList trackers = new java.util.ArrayList();
-    trackers.add(new BasicWriteJobStatsTracker(new SerializableConfiguration(hadoop), BasicWriteJobStatsTracker.metrics()));
+    scala.collection.immutable.Map metrics = BasicWriteJobStatsTracker.metrics();
+    trackers.add(new BasicWriteJobStatsTracker(new SerializableConfiguration(hadoop), metrics));
     FileFormatWriter.write(session, query.executedPlan(), new DeltaParquet(), committer, new FileFormatWriter.OutputSpec(root, nowhere, output),
         hadoop, Door.seq(folders), scala.Option.empty(), Door.seq(trackers), options, 0);
+    show(session, query, metrics);
     return committer.lines();
+  }
+
+  /** FileFormatWriter counts rows, files and bytes but belongs to no plan node: the UI gets one above the plan that shows them. */
+  private void show(SparkSession session, QueryExecution query, scala.collection.immutable.Map metrics) {
+    java.util.ArrayList shown = new java.util.ArrayList();
+    java.util.Iterator all = CollectionConverters.asJava(metrics.values()).iterator();
+    while (all.hasNext()) {
+      SQLMetric metric = (SQLMetric) all.next();
+      shown.add(new SQLMetricInfo((String) metric.name().get(), metric.id(), metric.metricType()));
+    }
+    java.util.ArrayList below = new java.util.ArrayList();
+    below.add(SparkPlanInfo.fromSparkPlan(query.executedPlan()));
+    scala.collection.immutable.Map nothing = new scala.collection.immutable.HashMap();
+    SparkPlanInfo node = new SparkPlanInfo("WriteDelta", "WriteDelta " + root, Door.seq(below), nothing, Door.seq(shown));
+    long execution = Long.parseLong(session.sparkContext().getLocalProperty(SQLExecution.EXECUTION_ID_KEY()));
+    session.sparkContext().listenerBus().post(new SparkListenerSQLAdaptiveExecutionUpdate(execution, query.toString(), node));
   }
 }

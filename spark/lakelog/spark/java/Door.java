@@ -14,9 +14,13 @@ public class Door {
   public static volatile String closed = "lakelog is not enabled in this session";
   private static final ObjectMapper JSON = new ObjectMapper();
 
+  /** The sessions that have asked, so that Python can find the one behind an id. */
+  private static final java.util.Map SESSIONS = java.util.Collections.synchronizedMap(new java.util.HashMap());
+
   public static Object ask(SparkSession session, String verb, String first, String second, Object third) {
     scala.Function4 answerer = python;
-    if (answerer == null) throw new LakelogException("", closed);
+    check();
+    if (session != null && !SESSIONS.containsKey(session.sessionUUID())) SESSIONS.put(session.sessionUUID(), new java.lang.ref.WeakReference(session));
     String header = secret + "\n" + verb + "\n" + (session == null ? "" : session.sessionUUID());
     Object answer = answerer.apply(header, first, second, third);
     if (answer instanceof String && ((String) answer).startsWith("\u0000")) {
@@ -24,6 +28,17 @@ public class Door {
       throw new LakelogException(told[0], told[1]);
     }
     return answer;
+  }
+
+  /** Every use of the format fails with one message while no session is enabled. */
+  static void check() {
+    if (python == null) throw new LakelogException("", closed);
+  }
+
+  /** The session that asked under this id, or null when it is gone. */
+  public static SparkSession session(String id) {
+    java.lang.ref.WeakReference found = (java.lang.ref.WeakReference) SESSIONS.get(id);
+    return found == null ? null : (SparkSession) found.get();
   }
 
   public static String json(Object value) {

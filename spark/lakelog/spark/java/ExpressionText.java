@@ -27,7 +27,12 @@ public class ExpressionText {
     java.util.LinkedHashMap told = new java.util.LinkedHashMap();
     told.put("node", expression.getClass().getSimpleName());
     told.put("type", expression.resolved() ? expression.dataType().typeName() : null);
-    if (expression instanceof AttributeReference) told.put("name", ((AttributeReference) expression).name());
+    if (expression instanceof AttributeReference) {
+      AttributeReference attribute = (AttributeReference) expression;
+      // _metadata.file_path is an attribute of that name too, whatever columns the table has
+      if (attribute.metadata().contains("__metadata_col")) told.put("node", "Metadata");
+      else told.put("name", attribute.name());
+    }
     if (expression instanceof Literal) told.put("value", value(((Literal) expression).value()));
     if (expression instanceof InSet) {
       java.util.ArrayList values = new java.util.ArrayList();

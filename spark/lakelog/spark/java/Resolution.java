@@ -1,6 +1,7 @@
 package lakelog;
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
@@ -17,6 +18,10 @@ public class Resolution extends Rule {
     }
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
+      if (node instanceof OverwritePartitionsDynamic && isDefinedAt(((OverwritePartitionsDynamic) node).productElement(0))) {
+        DeltaLogTable table = (DeltaLogTable) ((DataSourceV2Relation) ((OverwritePartitionsDynamic) node).productElement(0)).table();
+        Door.ask(table.session, "refuse", "a dynamic partition overwrite", table.name(), null);
+      }
       if (!isDefinedAt(node)) return otherwise.apply(node);
       DataSourceV2Relation relation = (DataSourceV2Relation) node;
       DeltaLogTable table = (DeltaLogTable) relation.table();

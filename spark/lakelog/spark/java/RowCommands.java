@@ -13,7 +13,7 @@ public class RowCommands extends Rule {
   public TreeNode apply(TreeNode plan) {
     if (plan instanceof DeleteFromTable && !(plan instanceof DeltaDelete)) {
       DeleteFromTable delete = (DeleteFromTable) plan;
-      if (delete.resolved() && target(delete.table()) != null) return new DeltaDelete(delete.table(), delete.condition(), DeltaDelete.result());
+      if (delete.resolved() && target(delete.table()) != null) return DeltaDelete.of(delete);
     }
     DeltaLogFileIndex refused = plan instanceof UpdateTable ? target(((UpdateTable) plan).table())
         : plan instanceof MergeIntoTable ? target(((MergeIntoTable) plan).targetTable()) : null;

@@ -3,12 +3,14 @@ package lakelog;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.optimizer.ComputeCurrentTime$;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -24,12 +26,25 @@ public class RowSearch {
   private static final String ROW = "__lakelog_row";
   final DeltaLogFileIndex index;
   private final LogicalRelation relation;
+  private final Expression asked;
   private final Expression condition;
 
   public RowSearch(LogicalRelation relation, Expression condition) {
     this.relation = relation;
-    this.condition = condition;
+    this.asked = condition;
     this.index = DeltaRelation.indexOf(relation);
+    this.condition = simplified();
+  }
+
+  /** One reading of the clock for all phases, and what Spark's optimizer makes of the condition where that is a condition over the relation still. */
+  private Expression simplified() {
+    LogicalPlan plan = ComputeCurrentTime$.MODULE$.apply(new Filter(asked, relation));
+    Expression once = ((Filter) plan).condition();
+    if (SubqueryExpression.hasSubquery(once) || !once.deterministic()) return once;
+    LogicalPlan optimized = Dataset.ofRows(index.session, plan).queryExecution().optimizedPlan();
+    if (!(optimized instanceof Filter) || !(((Filter) optimized).child() instanceof LogicalRelation)) return once;
+    Expression simple = ((Filter) optimized).condition();
+    return simple.references().subsetOf(relation.outputSet()) ? simple : once;
   }
 
   /** The search of `table.where(condition)`, whose analysed plan is a Filter over one of our relations, or the relation itself. */
@@ -49,7 +64,7 @@ public class RowSearch {
     boolean subquery = SubqueryExpression.hasSubquery(condition);
     java.util.LinkedHashMap told = new java.util.LinkedHashMap();
     told.put("condition", subquery ? null : ExpressionText.node(condition));
-    told.put("sql", condition.sql());
+    told.put("sql", ((Expression) asked.transform(new Unqualified())).sql());
     told.put("deterministic", Boolean.valueOf(condition.deterministic()));
     told.put("subquery", Boolean.valueOf(subquery));
     java.util.ArrayList columns = new java.util.ArrayList();
@@ -62,6 +77,15 @@ public class RowSearch {
     told.put("foreign", Boolean.valueOf(condition.references().size() != columns.size()));
     told.put("version", index.version);
     return Door.json(told);
+  }
+
+  /** Columns as the user writes them, without the table's name. */
+  public static class Unqualified extends scala.runtime.AbstractPartialFunction {
+    public boolean isDefinedAt(Object node) { return node instanceof AttributeReference; }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+      return isDefinedAt(node) ? ((AttributeReference) node).withQualifier(Door.none()) : otherwise.apply(node);
+    }
   }
 
   /** A byte per file of the snapshot: 1 where the condition, over partition columns alone, is true. Spark evaluates it. */
