@@ -25,7 +25,7 @@ from lakelog.core.errors import (
     UnsupportedOperationError,
     UnsupportedTypeError,
 )
-from lakelog.spark import DeltaTable, footers
+from lakelog.spark import DeltaTable, data_files, footers
 from lakelog.spark.transaction import transaction
 from tests.spark.tables import commit, field, info, latest, make_log, of_kind, parquet_files, rows, save, struct, versions
 
@@ -397,10 +397,29 @@ def test_properties_by_option_for_a_new_table(delta: SparkSession, path: str) ->
 
 def test_a_transaction_inside_another_is_refused(delta: SparkSession, path: str) -> None:
     save(frame(delta, (1, "a")), path)
-    said = r"the table: DELETE was started inside another.*OUTER on /outer"
+    said = r"DELETE on Delta table .*the table was started inside another.*OUTER on /outer"
     with transaction("OUTER", "/outer"), pytest.raises(TransactionActiveError, match=said):
         DeltaTable.forPath(delta, path).delete()
     assert versions(path) == [0]
+    save(frame(delta, (2, "b")), path)
+    assert versions(path) == [0, 1]
+
+
+def test_a_write_inside_another_through_spark_is_refused(delta: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(frame(delta, (1, "a")), path)
+    write_files = data_files.write
+
+    def write_twice(*arguments: Any) -> data_files.NewFiles:
+        if arguments[2] == path:
+            save(frame(delta, (2, "b")), path + "-inner")
+        return write_files(*arguments)
+
+    monkeypatch.setattr(data_files, "write", write_twice)
+    with pytest.raises(TransactionActiveError, match="WRITE was started inside another transaction"):
+        save(frame(delta, (3, "c")), path)
+    assert versions(path) == [0]
+    assert not Path(path + "-inner").exists()
+    monkeypatch.undo()
     save(frame(delta, (2, "b")), path)
     assert versions(path) == [0, 1]
 

@@ -143,7 +143,7 @@ def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, conditio
     started = now_ms()
     exact = condition.deterministic and condition.tree is not None
     unread = np.full(snapshot.num_files, listing.MAYBE)
-    verdicts = listing.classified(snapshot, predicate_of(cast(Node, condition.tree))) if exact else unread
+    verdicts = listing.classified(held, predicate_of(cast(Node, condition.tree))) if exact else unread
     whole, candidates = verdicts == listing.ALWAYS, verdicts == listing.MAYBE
     name = f"DELETE on {snapshot.root}"
     finding = f"{name}: find the rows"

@@ -6,8 +6,9 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from lakelog.core.data_skipping import BoundsCache
 from lakelog.core.errors import NotADeltaTableError
 from lakelog.core.snapshot import Snapshot
 from lakelog.storage.environment import Environment
@@ -20,10 +21,17 @@ _KEPT_SNAPSHOTS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSnapshot:
-    """A snapshot with the id by which the JVM asks for it; ids are never used twice, also for a table made anew at the same path."""
+    """A snapshot with the id by which the JVM asks for it; ids are never used twice, also for a table made anew at the same path.
+
+    Attributes:
+        id: unique in this process.
+        snapshot: the version.
+        parsed_bounds: statistics that earlier plans have parsed.
+    """
 
     id: str
     snapshot: Snapshot
+    parsed_bounds: BoundsCache = field(default_factory=dict, compare=False, repr=False)
 
 
 class DeltaLogs:

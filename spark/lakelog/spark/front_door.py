@@ -35,9 +35,11 @@ from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.spark.options import WriteRequest
 from lakelog.spark.reading import Travel
+from lakelog.spark.transaction import nested
 
 _log = logging.getLogger(__name__)
 _KEPT_ERRORS = 256
+_KEPT_SCHEMAS = 1024
 _PATH_UNKNOWN = re.compile(
     r"UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY.*: (delta|lakelog)\b|TABLE_OR_VIEW_NOT_FOUND.*`(delta|lakelog)`\.`[^`]*/|"
     r"SCHEMA_NOT_FOUND.*`(delta|lakelog)`",
@@ -66,7 +68,7 @@ class FrontDoor:
         self.open = True
         self._errors: OrderedDict[str, BaseException] = OrderedDict()
         self._error_ids = itertools.count(1)
-        self._schemas: OrderedDict[str, HeldSnapshot] = OrderedDict()
+        self._analysed: OrderedDict[str, tuple[StructType, tuple[str, ...]]] = OrderedDict()
         self._lock = threading.Lock()
         self._answers: Mapping[str, Callable[[SparkSession, Any, Any, Any], object]] = {
             "read": self._read,
@@ -80,15 +82,17 @@ class FrontDoor:
         }
 
     def apply(self, header: str, first: Any, second: Any, third: Any) -> object:
-        """One call from the JVM: ``secret, verb, session id`` by lines, two strings, one object."""
+        """One call from the JVM: ``secret, verb, session id, what this thread changes already`` by lines, two strings, one object."""
         global _counted
         told, _, rest = str(header).partition("\n")
         if not hmac.compare_digest(told.encode(), self._secret.encode()):
             _log.warning("refused a call to the callback channel that did not carry this session's secret")
             return "\0\nlakelog: this channel serves its own Spark driver alone"
         _counted = next(_trips) + 1
-        verb, _, session_id = rest.partition("\n")
+        verb, session_id, outer = rest.split("\n")
         try:
+            if outer:
+                raise nested(verb.upper(), outer.upper())
             return self._answers[verb](self._context.session(session_id), first, second, third)
         except BaseException as error:
             return "\0" + self._keep(error)
@@ -152,9 +156,9 @@ class FrontDoor:
 
     def _tell(self, held: HeldSnapshot, travel: Travel) -> str:
         with self._lock:
-            self._schemas[reading.schema_id(held.snapshot)] = held
-            while len(self._schemas) > _KEPT_ERRORS:
-                self._schemas.popitem(last=False)
+            self._analysed[reading.schema_id(held.snapshot)] = (held.snapshot.schema, held.snapshot.partition_columns)
+            while len(self._analysed) > _KEPT_SCHEMAS:
+                self._analysed.popitem(last=False)
         return reading.describe(held, travel, self._context.hadoop_root(held.snapshot.root))
 
     def _write(self, spark: SparkSession, options: str, mode: str, dataset: Any) -> str:
@@ -177,7 +181,7 @@ class FrontDoor:
         held = self._snapshot(self._context.local_root(root), version, snapshot_id)
         self._check_schema(held, schema_id)
         predicate = TRUE if filters == "[]" else parse_filters(filters)
-        return listing.answer(held.id, held.snapshot, predicate, with_files=held.id not in orjson.loads(known))
+        return listing.answer(held, predicate, with_files=held.id not in orjson.loads(known))
 
     def _snapshot(self, root: str, version: str | None, snapshot_id: str | None) -> HeldSnapshot:
         held = self._context.logs.find(snapshot_id) if snapshot_id else None
@@ -189,10 +193,8 @@ class FrontDoor:
         if reading.schema_id(held.snapshot) == analysed:
             return
         with self._lock:
-            before = self._schemas.get(analysed)
-        if before is None or not _still_reads(before.snapshot.schema, held.snapshot.schema) or (
-            before.snapshot.partition_columns != held.snapshot.partition_columns
-        ):
+            schema, partition_columns = self._analysed.get(analysed, (None, ()))
+        if schema is None or partition_columns != held.snapshot.partition_columns or not _still_reads(schema, held.snapshot.schema):
             raise MetadataChangedException(
                 f"Delta table {held.snapshot.root}: the schema changed since this DataFrame was made, and version {held.snapshot.version} "
                 "cannot be read with the old one. Read the table again."

@@ -25,6 +25,7 @@ from lakelog.core.predicates import TRUE, Predicate
 from lakelog.core.schema import DataType, DecimalType, StructType
 from lakelog.core.snapshot import Snapshot
 from lakelog.core.stats_bounds import read_row_counts
+from lakelog.spark.delta_logs import HeldSnapshot
 
 NEVER, MAYBE, ALWAYS = 0, 1, 2
 UNKNOWN_ROWS = -1
@@ -33,9 +34,12 @@ _NOT_THERE = re.compile(r"reading file (?P<encoded>\S+)\. File does not exist|Fi
 _LOCAL_SCHEME = re.compile(r"^file:/+")
 
 
-def classified(snapshot: Snapshot, predicate: Predicate) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+def classified(held: HeldSnapshot, predicate: Predicate) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
     """One of NEVER, MAYBE, ALWAYS per file of the snapshot, in the order of its files table."""
-    verdicts = classify(snapshot.files, predicate, schema=snapshot.schema, partition_columns=snapshot.partition_columns)
+    snapshot = held.snapshot
+    verdicts = classify(
+        snapshot.files, predicate, schema=snapshot.schema, partition_columns=snapshot.partition_columns, parsed=held.parsed_bounds
+    )
     return np.asarray(verdicts.to_numpy(zero_copy_only=False), dtype=np.int8)
 
 
@@ -60,18 +64,18 @@ def named_file(message: str, snapshot: Snapshot) -> str | None:
     return path if pc.any(pc.equal(snapshot.files["key"], key)).as_py() else None
 
 
-def answer(snapshot_id: str, snapshot: Snapshot, predicate: Predicate, *, with_files: bool) -> bytes:
+def answer(held: HeldSnapshot, predicate: Predicate, *, with_files: bool) -> bytes:
     """The bytes of the module's docstring."""
-    identity = snapshot_id.encode()
+    identity = held.id.encode()
     parts = [struct.pack(">i", len(identity)), identity]
-    keep = None if predicate == TRUE else classified(snapshot, predicate)
+    keep = None if predicate == TRUE else classified(held, predicate)
     if keep is None or bool((keep != NEVER).all()):
         parts.append(struct.pack(">i", -1))
     else:
         parts += [struct.pack(">i", len(keep)), (keep != NEVER).astype(np.uint8).tobytes()]
     parts.append(struct.pack(">i", int(with_files)))
     if with_files:
-        for text in _files(snapshot):
+        for text in _files(held.snapshot):
             parts += [struct.pack(">i", len(text)), text]
     return b"".join(parts)
 

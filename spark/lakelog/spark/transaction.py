@@ -26,15 +26,20 @@ def transaction(operation: str, root: str) -> Iterator[None]:
     """
     before = getattr(_active, "what", None)
     if before is not None:
-        raise TransactionActiveError(
-            f"Delta table {root}: {operation} was started inside another transaction of the same thread ({before}). "
-            "Let that one finish first, or run this one in another thread."
-        )
+        raise nested(f"{operation} on Delta table {root}", before)
     _active.what = f"{operation} on {root}"
     try:
         yield
     finally:
         _active.what = None
+
+
+def nested(operation: str, outer: str) -> TransactionActiveError:
+    """The error of an operation that was started while another one of its thread runs."""
+    return TransactionActiveError(
+        f"{operation} was started inside another transaction of the same thread ({outer}). Let that one finish first, or run this one in "
+        "another thread."
+    )
 
 
 @contextmanager

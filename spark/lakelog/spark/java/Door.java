@@ -14,6 +14,9 @@ public class Door {
   public static volatile String closed = "lakelog is not enabled in this session";
   private static final ObjectMapper JSON = new ObjectMapper();
 
+  /** What this thread is changing; Python answers in threads of its own and could not tell. */
+  private static final ThreadLocal ACTIVE = new ThreadLocal();
+
   /** The sessions that have asked, so that Python can find the one behind an id. */
   private static final java.util.Map SESSIONS = java.util.Collections.synchronizedMap(new java.util.HashMap());
 
@@ -21,8 +24,16 @@ public class Door {
     scala.Function4 answerer = python;
     check();
     if (session != null && !SESSIONS.containsKey(session.sessionUUID())) SESSIONS.put(session.sessionUUID(), new java.lang.ref.WeakReference(session));
-    String header = secret + "\n" + verb + "\n" + (session == null ? "" : session.sessionUUID());
-    Object answer = answerer.apply(header, first, second, third);
+    boolean changes = verb.equals("write") || verb.equals("insert") || verb.equals("delete");
+    Object before = ACTIVE.get();
+    String header = secret + "\n" + verb + "\n" + (session == null ? "" : session.sessionUUID()) + "\n" + (changes && before != null ? before : "");
+    Object answer;
+    if (changes) ACTIVE.set(verb);
+    try {
+      answer = answerer.apply(header, first, second, third);
+    } finally {
+      ACTIVE.set(before);
+    }
     if (answer instanceof String && ((String) answer).startsWith("\u0000")) {
       String[] told = ((String) answer).substring(1).split("\n", 2);
       throw new LakelogException(told[0], told[1]);
