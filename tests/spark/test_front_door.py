@@ -22,6 +22,7 @@ from lakelog.core.errors import (
     VersionNotFoundError,
 )
 from lakelog.spark import DeltaTable, front_door
+from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.spark.front_door import trips
 from tests.spark.told import check_ours, executions
 
@@ -148,14 +149,14 @@ def test_one_query_sees_one_version(delta: SparkSession, table: str, monkeypatch
     seen: list[str] = []
     tell = front_door.listing.answer
 
-    def noted(snapshot_id: str, *args: Any, **more: Any) -> bytes:
-        seen.append(snapshot_id)
+    def noted(held: HeldSnapshot, *args: Any, **more: Any) -> bytes:
+        seen.append(held.id)
         if not landed:
             landed.append(True)
             log = Path(table) / "_delta_log"
             told = [line for line in (log / f"{1:020}.json").read_text().splitlines() if '"commitInfo"' in line]
             (log / f"{2:020}.json").write_text("\n".join(told) + "\n")
-        return tell(snapshot_id, *args, **more)
+        return tell(held, *args, **more)
 
     monkeypatch.setattr(front_door.listing, "answer", noted)
     assert frame.collect() == [(20, 20)]
@@ -265,7 +266,7 @@ def test_a_stranger_cannot_cut_the_session_off(delta: SparkSession, table: str) 
 
 
 def test_the_sql_tab_shows_writes_and_the_phases_of_a_delete(delta: SparkSession, table: str) -> None:
-    before = len(executions(delta))
+    before = executions(delta)[-1].id
     delta.range(20, 25).write.format("delta").mode("append").save(table)
     DeltaTable.forPath(delta, table).delete("id IN (3, 21)")
     shown = {execution.description: execution.metrics for execution in executions(delta, before)}

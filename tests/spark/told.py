@@ -16,19 +16,22 @@ from lakelog.core.errors import LakelogError
 class Execution:
     """One line of Spark's SQL tab."""
 
+    id: int
     description: str
     metrics: dict[str, list[str]]
 
 
-def executions(spark: SparkSession, since: int = 0) -> list[Execution]:
-    """The SQL executions with their metrics as the SQL tab shows them, oldest first, after the first `since`."""
+def executions(spark: SparkSession, since: int = -1) -> list[Execution]:
+    """The SQL executions that the SQL tab still shows, with their metrics, oldest first; those with an id above `since`."""
     session = cast(Any, spark)._jsparkSession
     cast(Any, spark.sparkContext)._jsc.sc().listenerBus().waitUntilEmpty()
     store = session.sharedState().statusStore()
     found = store.executionsList()
     told = []
-    for i in range(since, found.length()):
+    for i in range(found.length()):
         execution = found.apply(i)
+        if execution.executionId() <= since:
+            continue
         values = store.executionMetrics(execution.executionId())
         metrics: dict[str, list[str]] = {}
         for j in range(execution.metrics().length()):
@@ -36,8 +39,8 @@ def executions(spark: SparkSession, since: int = 0) -> list[Execution]:
             value = values.get(metric.accumulatorId())
             if value.isDefined():
                 metrics.setdefault(metric.name(), []).append(value.get())
-        told.append(Execution(execution.description(), metrics))
-    return told
+        told.append(Execution(execution.executionId(), execution.description(), metrics))
+    return sorted(told, key=lambda execution: execution.id)
 
 
 def rules(spark: SparkSession) -> dict[str, object]:

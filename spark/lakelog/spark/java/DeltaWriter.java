@@ -32,7 +32,7 @@ public class DeltaWriter extends scala.runtime.AbstractFunction0 {
 
   /** The last `partitionColumns` columns become folders. Answers "uri TAB size TAB modification time NEWLINE" per file. */
   public static String write(Dataset data, String root, int partitionColumns, java.util.Map options, String description) {
-    Described described = new Described((SparkSession) data.sparkSession(), description);
+    LocalProperties described = LocalProperties.described((SparkSession) data.sparkSession(), description);
     try {
       scala.collection.immutable.Map given = org.apache.spark.api.python.PythonUtils.toScalaMap(options);
       DeltaWriter writer = new DeltaWriter(data, root, partitionColumns, given);
@@ -54,8 +54,13 @@ public class DeltaWriter extends scala.runtime.AbstractFunction0 {
     java.util.ArrayList trackers = new java.util.ArrayList();
     scala.collection.immutable.Map metrics = BasicWriteJobStatsTracker.metrics();
     trackers.add(new BasicWriteJobStatsTracker(new SerializableConfiguration(hadoop), metrics));
-    FileFormatWriter.write(session, query.executedPlan(), new DeltaParquet(), committer, new FileFormatWriter.OutputSpec(root, nowhere, output),
-        hadoop, Door.seq(folders), scala.Option.empty(), Door.seq(trackers), options, 0);
+    LocalProperties parquet = LocalProperties.parquet(session);
+    try {
+      FileFormatWriter.write(session, query.executedPlan(), new DeltaParquet(), committer, new FileFormatWriter.OutputSpec(root, nowhere, output),
+          hadoop, Door.seq(folders), scala.Option.empty(), Door.seq(trackers), options, 0);
+    } finally {
+      parquet.end();
+    }
     show(session, query, metrics);
     return committer.lines();
   }

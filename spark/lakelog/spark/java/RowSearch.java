@@ -33,7 +33,7 @@ public class RowSearch {
     this.relation = relation;
     this.asked = condition;
     this.index = DeltaRelation.indexOf(relation);
-    this.condition = simplified();
+    this.condition = (Expression) simplified().transform(new AsTheTableSpells(relation));
   }
 
   /** One reading of the clock for all phases, and what Spark's optimizer makes of the condition where that is a condition over the relation still. */
@@ -77,6 +77,25 @@ public class RowSearch {
     told.put("foreign", Boolean.valueOf(condition.references().size() != columns.size()));
     told.put("version", index.version);
     return Door.json(told);
+  }
+
+  /** An attribute keeps the letters that the query gave it; files and statistics know the table's. */
+  public static class AsTheTableSpells extends scala.runtime.AbstractPartialFunction {
+    private final java.util.HashMap columns = new java.util.HashMap();
+
+    public AsTheTableSpells(LogicalRelation relation) {
+      java.util.Iterator all = CollectionConverters.asJava(relation.output()).iterator();
+      while (all.hasNext()) {
+        Attribute column = (Attribute) all.next();
+        columns.put(column.exprId(), column);
+      }
+    }
+
+    public boolean isDefinedAt(Object node) { return node instanceof AttributeReference && columns.containsKey(((Attribute) node).exprId()); }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+      return isDefinedAt(node) ? columns.get(((Attribute) node).exprId()) : otherwise.apply(node);
+    }
   }
 
   /** Columns as the user writes them, without the table's name. */
@@ -137,7 +156,7 @@ public class RowSearch {
   }
 
   private String counted(Dataset found, String description) {
-    Described described = new Described(index.session, description);
+    LocalProperties described = LocalProperties.described(index.session, description);
     try {
       Row[] rows = (Row[]) found.groupBy(DeltaLogFileIndex.FILE_NUMBER, new String[0]).count().collect();
       StringBuilder lines = new StringBuilder();
@@ -156,7 +175,7 @@ public class RowSearch {
 
   /** Matching positions, evaluated once and kept: for conditions that need not answer the same twice, or hold subqueries. */
   public Dataset positions(String snapshot, byte[] subset, String description) {
-    Described described = new Described(index.session, description);
+    LocalProperties described = LocalProperties.described(index.session, description);
     try {
       Dataset found = Dataset.ofRows(index.session, new Filter(condition, scan(snapshot, true, subset)));
       return (Dataset) found.selectExpr(new String[] {DeltaLogFileIndex.FILE_NUMBER, "_metadata.row_index AS " + ROW}).localCheckpoint(true);
