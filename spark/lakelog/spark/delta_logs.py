@@ -115,8 +115,3 @@ class DeltaLogs:
         """What is held, newest use last."""
         with self._lock:
             return list(self._held.values())
-
-    def forget(self, root: str) -> None:
-        """Drop what is held of a root, as after a write by another engine that cannot be refreshed from."""
-        with self._lock:
-            self._logs.pop(root, None)

@@ -161,6 +161,7 @@ class Jvm:
         loader.addURL(self.jvm.java.net.URL(f"file:{folder}/"))
         for name in names:
             loader.loadClass(name)
+        loader.loadClass("lakelog.Names").getField("shared").setBoolean(None, self.has_delta_spark)
         return folder
 
     def is_current(self) -> bool:
@@ -329,10 +330,6 @@ def dataset_of(frame: DataFrame) -> Any:
 def schema_json(frame: DataFrame) -> str:
     """A frame's schema in Spark's JSON, as the JVM prints it."""
     return str(dataset_of(frame).schema().json())
-
-
-def is_streaming(frame: DataFrame) -> bool:
-    return frame.isStreaming
 
 
 def qualified_path(spark: SparkSession, path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass, field
 
@@ -32,6 +33,7 @@ class _Driver:
     contexts_catalog: str | None = None
 
 
+_log = logging.getLogger(__name__)
 _lock = threading.RLock()
 _driver: _Driver | None = None
 
@@ -64,7 +66,9 @@ def enable(spark: SparkSession) -> SparkSession:
         if catalog == jvm.CATALOG_CLASS:
             # a session made after another one was enabled starts from what that one told the SparkContext
             catalog = driver.contexts_catalog
-        if not driver.jvm.has_delta_spark:
+        if driver.jvm.has_delta_spark:
+            _log.warning('delta-spark\'s jar is in this session and keeps the name delta; lakelog serves format("lakelog") and DeltaTable')
+        else:
             spark.conf.set(jvm.CATALOG_KEY, jvm.CATALOG_CLASS)
             driver.jvm.set_context_conf(spark, jvm.CATALOG_KEY, jvm.CATALOG_CLASS)
         driver.door.open = True

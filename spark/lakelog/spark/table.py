@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -20,6 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from lakelog.core.commit_info import parameter_texts
 from lakelog.core.errors import InvalidOptionError, UnsupportedOperationError
 from lakelog.core.table_features import feature_names
 from lakelog.spark import delete, jvm
@@ -200,7 +200,7 @@ def _history_row(entry: HistoryEntry) -> tuple[object, ...]:
 def _texts(value: object) -> dict[str, str | None] | None:
     if not isinstance(value, Mapping):
         return None
-    return {str(k): v if v is None or isinstance(v, str) else json.dumps(v) for k, v in value.items()}
+    return parameter_texts(value)
 
 
 def _record(value: object, fields: tuple[str, ...]) -> tuple[str | None, ...] | None:

@@ -14,8 +14,8 @@ public class DeltaRelation extends HadoopFsRelation implements InsertableRelatio
   private final SparkSession owner;
   private final String root;
 
-  public DeltaRelation(DeltaLogFileIndex index, StructType all, scala.collection.immutable.Map options, SparkSession session) {
-    super(index, index.partitionSchema(), all, scala.Option.empty(), new ParquetFileFormat(), options, session);
+  public DeltaRelation(DeltaLogFileIndex index, StructType all, SparkSession session) {
+    super(index, index.partitionSchema(), all, scala.Option.empty(), new ParquetFileFormat(), new scala.collection.immutable.HashMap(), session);
     this.owner = session;
     this.root = index.root;
   }
@@ -25,10 +25,10 @@ public class DeltaRelation extends HadoopFsRelation implements InsertableRelatio
   }
 
   /** The relation of a snapshot as Python describes it: {"root", "version", "bytes", "schema", "partitions"}. */
-  public static DeltaRelation described(String description, scala.collection.immutable.Map options, SparkSession session) {
+  public static DeltaRelation described(String description, SparkSession session) {
     JsonNode told = Door.parse(description);
     DeltaLogFileIndex index = new DeltaLogFileIndex(told, session);
-    return new DeltaRelation(index, (StructType) DataType.fromJson(told.get("schema").asText()), new scala.collection.immutable.HashMap(), session);
+    return new DeltaRelation(index, (StructType) DataType.fromJson(told.get("schema").asText()), session);
   }
 
   /** The same scan over another index: a pinned version, a subset of files, a hidden file number. */

@@ -42,12 +42,12 @@ public class DeltaSource implements DataSourceRegister, TableProvider, RelationP
 
   public BaseRelation createRelation(SQLContext context, scala.collection.immutable.Map options) {
     SparkSession session = (SparkSession) context.sparkSession();
-    return DeltaRelation.described((String) Door.ask(session, "read", Door.json(options), null, null), options, session);
+    return DeltaRelation.described((String) Door.ask(session, "read", Door.json(options), null, null), session);
   }
 
   public BaseRelation createRelation(SQLContext context, SaveMode mode, scala.collection.immutable.Map options, org.apache.spark.sql.Dataset data) {
     SparkSession session = (SparkSession) context.sparkSession();
-    return DeltaRelation.described((String) Door.ask(session, "write", Door.json(options), mode.name(), data), options, session);
+    return DeltaRelation.described((String) Door.ask(session, "write", Door.json(options), mode.name(), data), session);
   }
 
   public scala.Tuple2 sourceSchema(SQLContext context, scala.Option schema, String name, scala.collection.immutable.Map options) {

@@ -5,8 +5,11 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** Which names mean Delta, and which statements on a table are served as Spark plans them. */
 public class Names {
+  /** Whether delta-spark's jar is on the class path: the name delta is its own then. */
+  public static volatile boolean shared;
+
   static boolean isDelta(Object provider) {
-    return provider != null && ("delta".equalsIgnoreCase(provider.toString()) || "lakelog".equalsIgnoreCase(provider.toString()));
+    return provider != null && ((!shared && "delta".equalsIgnoreCase(provider.toString())) || "lakelog".equalsIgnoreCase(provider.toString()));
   }
 
   static boolean isPath(String name) { return name.startsWith("/") || name.contains(":/"); }

@@ -26,7 +26,7 @@ public class Resolution extends Rule {
       DataSourceV2Relation relation = (DataSourceV2Relation) node;
       DeltaLogTable table = (DeltaLogTable) relation.table();
       SparkSession session = table.session;
-      return new LogicalRelation(DeltaRelation.described(table.description, new scala.collection.immutable.HashMap(), session),
+      return new LogicalRelation(DeltaRelation.described(table.description, session),
           relation.output(), scala.Option.empty(), false, scala.Option.empty());
     }
   }
