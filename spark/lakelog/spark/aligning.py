@@ -23,11 +23,19 @@ NOT_NULL_VIOLATED = "lakelog: NOT NULL violated: "
 _SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
-def aligned(frame: DataFrame, schema: StructType, plans: Sequence[ColumnPlan]) -> DataFrame:
-    """The frame with exactly the table's columns.
+def aligned(frame: DataFrame, given: StructType, schema: StructType, plans: Sequence[ColumnPlan]) -> DataFrame:
+    """The frame with exactly the table's columns; the frame itself where it has them already, for each column costs a trip to the JVM.
 
     A null in a field that is NOT NULL, also inside structs, makes the job fail with a message that starts with `NOT_NULL_VIOLATED`.
+
+    Args:
+        given: the frame's schema.
+        schema: the table's.
+        plans: how each of the table's columns is made, in its order.
     """
+    as_it_is = given.names == schema.names and all(isinstance(plan, CopyColumn) and _never_violated(plan.field) for plan in plans)
+    if as_it_is:
+        return frame
     built = [_built(plan, F.lit(None) if plan.source is None else column(plan.source)) for plan in plans]
     checked = [_checked(value, field) for value, field in zip(built, schema.fields, strict=True)]
     return frame.select(*(value.alias(field.name) for value, field in zip(checked, schema.fields, strict=True)))
@@ -49,6 +57,11 @@ def _checked(value: Column, field: StructField) -> Column:
         failure = F.raise_error(F.lit(NOT_NULL_VIOLATED + path))
         checked = F.when(violated, failure) if checked is None else checked.when(violated, failure)
     return value if checked is None else checked.otherwise(value)
+
+
+def _never_violated(field: StructField) -> bool:
+    parts = field.type.fields if isinstance(field.type, StructType) else ()
+    return field.nullable and all(_never_violated(part) for part in parts)
 
 
 def _violations(value: Column, field: StructField, path: str) -> Iterator[tuple[str, Column]]:

@@ -77,9 +77,7 @@ def write(
     """
     schema = parse_schema(metadata.schema_json)
     columns = metadata.partition_columns
-    ordered = [column(f.name) for f in schema.fields if f.name not in columns]
-    folders = [_partition_text(column(name), schema.find((name,)).type).alias(name) for name in columns]
-    laid_out = frame.select(*ordered, *folders)
+    laid_out = _laid_out(frame, schema, columns) if columns else frame
     try:
         lines = jvm.write_files(spark, laid_out, context.hadoop_root(root), len(columns), options, description)
     except (PySparkException, Py4JJavaError) as error:
@@ -88,6 +86,13 @@ def write(
     with written_files([file.uri for file in files]):
         footers = read_footers(spark, [file.uri for file in files])
         return _new_files(root, schema, columns, TableProperties(metadata.configuration), files, footers)
+
+
+def _laid_out(frame: DataFrame, schema: StructType, partition_columns: Sequence[str]) -> DataFrame:
+    """Data columns, then the partition columns as the texts that name their folders."""
+    ordered = [column(f.name) for f in schema.fields if f.name not in partition_columns]
+    folders = [_partition_text(column(name), schema.find((name,)).type).alias(name) for name in partition_columns]
+    return frame.select(*ordered, *folders)
 
 
 def _explained(error: PySparkException | Py4JJavaError, root: str, description: str) -> Exception:
