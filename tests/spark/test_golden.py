@@ -102,6 +102,8 @@ def test_every_listed_version(session: SparkSession, table: Table) -> None:
             assert isinstance(caught.value, UnsupportedFeatureError)
             assert any(feature.replace("=", " ") in table["error"]["why"] for feature in caught.value.features)
         return
+    if table["name"] == "kernelrs-void-column" and session.version.startswith("4.0"):
+        pytest.skip("Spark 4.0's own Parquet reader refuses void columns")
     refused: set[str] = set()
     for version, expected in table["versions"].items():
         try:

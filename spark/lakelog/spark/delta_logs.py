@@ -115,3 +115,8 @@ class DeltaLogs:
         """What is held, newest use last."""
         with self._lock:
             return list(self._held.values())
+
+    def forget(self, root: str) -> None:
+        """Drop what is held of a root; the next use chooses its LogStore anew and reads the log from scratch."""
+        with self._lock:
+            self._logs.pop(root, None)
