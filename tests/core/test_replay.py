@@ -38,7 +38,7 @@ def fold(commits: Sequence[Sequence[str]], base: LogState | None = None) -> LogS
     base = LogState() if base is None else base
     folding = Fold(base, root=ROOT)
     for offset, lines in enumerate(commits, start=base.version + 1):
-        folding.add_commit(offset, "\n".join(lines).encode(), f"{offset}.json")
+        folding.add_commit(offset, "\n".join(lines or ['{"commitInfo":{}}']).encode(), f"{offset}.json")
     return folding.finish()
 
 
@@ -220,3 +220,27 @@ def test_a_damaged_line_is_named_with_table_file_and_remedy(text: str, reason: s
     assert message.startswith("Delta table /tables/t: 1.json, line 3: ")
     assert reason in message
     assert "restore it" in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true},'
+        b'"add":{"path":"b","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}',
+        b'{"add":{"path":"a","path":"b","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}',
+        b'{"add":{"path":"a","partitionValues":{"p":"1","p":"2"},"partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}',
+    ],
+)
+def test_a_key_twice_loses_no_file_in_silence(line: bytes) -> None:
+    with pytest.raises(CorruptLogError, match=r"0\.json"):
+        Fold(LogState(), root="/t").add_commit(0, line, "0.json")
+
+
+def test_a_column_named_like_a_key_is_no_key_twice() -> None:
+    line = (
+        b'{"add":{"path":"path=x/f","partitionValues":{"path":"x","add":"y"},"size":1,"modificationTime":1,"dataChange":true,'
+        b'"stats":"{\\"minValues\\":{\\"size\\":1}}"}}'
+    )
+    fold = Fold(LogState(), root="/t")
+    fold.add_commit(0, line, "0.json")
+    assert fold.finish().files["path"].to_pylist() == ["path=x/f"]

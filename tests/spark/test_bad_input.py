@@ -21,6 +21,8 @@ from lakelog.core.errors import (
     NotADeltaTableError,
     PartitionColumnError,
     SchemaMismatchError,
+    UnknownSchemeError,
+    UnsupportedOperationError,
     VersionNotFoundError,
 )
 from lakelog.spark import DeltaTable
@@ -303,3 +305,25 @@ def test_not_null_columns_that_hold_values(delta: SparkSession, strict: str) -> 
     assert rows(delta, strict) == [(1, None, None), (2, "b", (5,))]
     delta.sql(f"DELETE FROM delta.`{strict}` WHERE k = 1")
     assert rows(delta, strict) == [(2, "b", (5,))]
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/t", "s3a://bucket/t", "hdfs://nowhere/t", "foo://bucket/t", "abfss://a@b/t"])
+def test_a_scheme_that_no_store_serves(delta: SparkSession, path: str) -> None:
+    for act in (
+        lambda: delta.read.format("delta").load(path),
+        lambda: delta.range(1).write.format("delta").save(path),
+        lambda: DeltaTable.isDeltaTable(delta, path),
+    ):
+        with pytest.raises(UnknownSchemeError) as caught:
+            act()
+        assert path.split(":")[0] in str(caught.value)
+        assert "logstore.class" in str(caught.value)
+
+
+def test_a_write_to_a_path_that_reads_as_an_old_version(delta: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    delta.range(2).write.format("delta").save(path)
+    with pytest.raises(UnsupportedOperationError, match="a write to an old version") as caught:
+        delta.range(2).write.format("delta").mode("append").save(path + "@v0")
+    assert path in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["t"]

@@ -378,3 +378,16 @@ def test_a_commit_between_finding_and_committing(
     assert versions(three_files) == [0, 1, 2, 3]
     assert sorted(row[0] for row in rows(delta, three_files)) == [*range(30), 100]
     assert {file.name for file in parquet_files(three_files)} == live(three_files)
+
+
+def test_a_view_that_is_the_table(delta: SparkSession, path: str) -> None:
+    delta.range(4).write.format("delta").save(path)
+    delta.sql(f"CACHE TABLE cached AS SELECT * FROM delta.`{path}`")
+    delta.sql(f"CREATE OR REPLACE TEMPORARY VIEW the_table USING delta OPTIONS (path '{path}')")
+    try:
+        assert delta.sql("DELETE FROM the_table WHERE id = 1").collect() == [(1,)]
+        assert sorted(row.id for row in delta.read.format("delta").load(path).collect()) == [0, 2, 3]
+    finally:
+        delta.sql("UNCACHE TABLE cached")
+        delta.catalog.dropTempView("the_table")
+        delta.catalog.dropTempView("cached")

@@ -196,3 +196,24 @@ def test_old_code_with_delta_sparks_settings(spark: SparkSession, tmp_path: Path
         env={**os.environ, "PYTHONPATH": ":".join(str(ROOT / part) for part in ("core", "storage", "spark"))},
     )
     assert done.stdout.endswith("all well\n"), done.stderr[-3000:]
+
+
+def test_a_session_that_was_disabled_changes_nothing_while_another_is_enabled(delta: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    delta.range(3).write.format("delta").save(path)
+    other = delta.newSession()
+    enable(other)
+    disable(other)
+    try:
+        for act in (
+            lambda: other.read.format("delta").load(path).count(),
+            lambda: other.range(1).write.format("delta").mode("append").save(path),
+            lambda: DeltaTable.forPath(other, path).delete(),
+        ):
+            with pytest.raises(SessionNotEnabledError):
+                act()
+        assert delta.read.format("delta").load(path).count() == 3
+    finally:
+        enable(other)
+    assert other.read.format("delta").load(path).count() == 3
+    disable(other)

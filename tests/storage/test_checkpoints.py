@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakelog.core.actions import AddFile, DomainMetadata, Metadata, SetTransaction
-from lakelog.core.errors import CorruptLogError
+from lakelog.core.errors import CorruptLogError, LakelogError
 from lakelog.core.last_checkpoint import LastCheckpoint, json_checksum
 from lakelog.core.log_files import MultiPartCheckpoint
 from lakelog.storage.local import LocalLogStore
@@ -114,6 +114,34 @@ def test_clean_up_deletes_what_a_kept_checkpoint_makes_superfluous() -> None:
     fresh = table_log(store, waits=waits)
     assert keys(fresh) == {f"file-{number}" for number in range(1, 16)}
     assert keys(fresh, 10) == {f"file-{number}" for number in range(1, 11)}
+
+
+def test_clean_up_leaves_the_history_below_a_checkpoint_that_cannot_be_read() -> None:
+    waits = Waits()
+    store = MemoryLogStore(lambda: waits.now_ms)
+    log = table_log(store, waits=waits)
+    log.commit(creation())
+    grow(log, 15)
+    store.put(checkpoint_path(10), store.read(checkpoint_path(10))[:100])
+    waits.now_ms += 40 * DAY
+    assert log.clean_up() == []
+    assert keys(table_log(store, waits=waits), 3) == {"file-1", "file-2", "file-3"}
+
+
+def test_a_writer_that_waited_does_not_land_in_a_gap_that_clean_up_left() -> None:
+    waits = Waits(1_700_000_000_000 // DAY * DAY - 20 * 60_000)
+    store = MemoryLogStore(lambda: waits.now_ms)
+    waiting, other = table_log(store, waits=waits), table_log(store, waits=waits)
+    waiting.commit(creation(configuration={"delta.logRetentionDuration": "interval 0 seconds"}))
+    grow(other, 11)
+    waits.now_ms += 25 * 60_000
+    grow(other, 19)
+    with pytest.raises(LakelogError, match=r"listed and is gone|landed after version 0"):
+        waiting.commit(append(0, "late"))
+    fresh = table_log(store, waits=waits)
+    assert (fresh.snapshot().version, "late" in keys(fresh)) == (30, False)
+    waiting.commit(append(30, "late"))
+    assert "late" in keys(fresh)
 
 
 def test_clean_up_leaves_a_table_alone_whose_checkpoints_are_protected() -> None:

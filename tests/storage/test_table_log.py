@@ -359,3 +359,22 @@ def test_a_snapshot_cannot_be_changed(log: TableLog) -> None:
 
 def _exists(store: MemoryLogStore, path: str) -> bool:
     return path in {info.path for info in store.list_from(path)}
+
+
+def test_a_table_of_equal_shape_swapped_in_over_our_own_commit_is_noticed(store: MemoryLogStore) -> None:
+    mine = table_log(store)
+    mine.commit(creation())
+    mine.commit(append(0, "file-of-mine"))
+    store.delete([info.path for info in store.list_from(f"{ROOT}/_delta_log/")])
+    other = table_log(store)
+    other.commit(creation())
+    other.commit(append(0, "file-others!"))
+    assert keys(mine) == {"file-others!"}
+    assert keys(mine) == {"file-others!"}
+
+
+def test_a_commit_file_without_a_byte_is_no_commit(store: MemoryLogStore, log: TableLog) -> None:
+    store.put(commit_path(12), b"")
+    with pytest.raises(CorruptLogError, match="empty"):
+        table_log(store).snapshot()
+

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.core.actions import Action, DomainMetadata, Metadata, Protocol, SetTransaction, parse_commit, serialize_commit
+from lakelog.core.actions import Action, DomainMetadata, Metadata, Protocol, SetTransaction, parse_commit, parse_line, serialize_commit
 from lakelog.core.errors import CorruptLogError, MissingCommitError
 from lakelog.core.file_columns import FILES_SCHEMA, TOMBSTONES_SCHEMA, JsonRow, MisfitError, rows_to_files, rows_to_tombstones
 
@@ -24,6 +24,8 @@ __all__ = ["FILES_SCHEMA", "TOMBSTONES_SCHEMA", "Fold", "LogState"]
 
 # Parsed rows that wait as Python objects before they become columns.
 _ROWS_PER_CHUNK = 8192
+# Keys that a line of one action holds once, unless a column or a tag has such a name too.
+_TELLING_KEYS = (b'"add"', b'"remove"', b'"path"', b'"partitionValues"', b'"size"', b'"metaData"', b'"id"', b'"protocol"')
 
 # Tables grow by a chunk per refresh; past this many, kernels lose more to chunk overhead than a copy costs.
 _MAX_CHUNKS = 64
@@ -100,6 +102,8 @@ class Fold:
                 f"Delta table {self._root}: commit {self._version + 1} is missing from the log (the next one is {version}). "
                 "Restore the file, or read an older version."
             )
+        if not data.strip():
+            raise CorruptLogError(f"{source} is empty: a writer was cut off or the file was torn. Restore it, or read an older version.")
         self._in_commit_timestamp = None
         pending = self._pending
         pending.sources.append((data, source))
@@ -149,6 +153,9 @@ class Fold:
         action = orjson.loads(line)
         if not isinstance(action, dict) or len(action) != 1:
             raise MisfitError("an action must be an object with one key")
+        if any(line.count(key) > 1 for key in _TELLING_KEYS):
+            # The fast parser takes the last of two equal keys in silence; the strict codec knows whether they are in one object.
+            parse_line(line)
         ((kind, value),) = action.items()
         if kind == "add":
             pending.adds.append(value)

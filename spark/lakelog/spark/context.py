@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 from lakelog.spark import jvm
 from lakelog.spark.delta_logs import DeltaLogs
 from lakelog.storage.environment import Environment
+from lakelog.storage.registry import log_store_for
 
 _KEPT_PATHS = 4096
 _KEPT_SESSIONS = 64
@@ -64,10 +66,17 @@ class Context:
         return str(spark.conf.get("spark.sql.session.timeZone"))
 
     def root(self, spark: SparkSession, path: str) -> str:
-        """A table's root as core and storage know it: absolute, unencoded, local paths without a scheme."""
+        """A table's root as core and storage know it: absolute, unencoded, local paths without a scheme.
+
+        Raises:
+            UnknownSchemeError: no LogStore serves the path's scheme; names the remedy.
+        """
         key = (jvm.session_id(spark), path)
         found = self._roots.get(key)
         if found is None:
+            if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path) and not path.lower().startswith("file:"):
+                # Asked first: Hadoop's own error for a filesystem that it lacks says nothing of LogStores.
+                log_store_for(path, self.settings(spark))
             found = self._roots[key] = self.local_root(jvm.qualified_path(spark, path))
             while len(self._roots) > _KEPT_PATHS:
                 self._roots.popitem(last=False)

@@ -66,6 +66,7 @@ class FrontDoor:
         self._context = context
         self._secret = secret
         self.open = True
+        self.disabled: set[str] = set()
         self._errors: OrderedDict[str, BaseException] = OrderedDict()
         self._error_ids = itertools.count(1)
         self._analysed: OrderedDict[str, tuple[StructType, tuple[str, ...]]] = OrderedDict()
@@ -91,6 +92,8 @@ class FrontDoor:
         _counted = next(_trips) + 1
         verb, session_id, outer = rest.split("\n")
         try:
+            if session_id in self.disabled:
+                raise SessionNotEnabledError(CLOSED)
             if outer:
                 raise nested(verb.upper(), outer.upper())
             return self._answers[verb](self._context.session(session_id), first, second, third)
@@ -164,6 +167,8 @@ class FrontDoor:
     def _write(self, spark: SparkSession, options: str, mode: str, dataset: Any) -> str:
         given = _lowered(options)
         path = self._path(given, "write")
+        if reading.travel_of(path, {}, self._context.zone(spark))[1] != Travel():
+            raise UnsupportedOperationError(refusal("a write to an old version", path))
         frame = jvm.frame_from(dataset, spark)
         return self._saved(spark, path, mode, given, frame)
 

@@ -96,6 +96,7 @@ def disable(spark: SparkSession) -> SparkSession:
         # after the clone, which takes over what the SparkContext says
         _restore(spark, catalog)
         driver.context.remove(identity)
+        driver.door.disabled.add(jvm.session_id(spark))
         if not driver.enabled:
             driver.jvm.set_door(None, CLOSED)
             driver.jvm.forget_files()
@@ -110,9 +111,12 @@ def context_of(spark: SparkSession) -> Context:
         SessionNotEnabledError: the session is not enabled.
     """
     with _lock:
-        if _driver is None or not _driver.enabled or _driver.application != spark.sparkContext.applicationId:
+        driver = _driver
+        if driver is None or not driver.enabled or driver.application != spark.sparkContext.applicationId:
             raise SessionNotEnabledError(CLOSED)
-        return _driver.context
+        if jvm.session_id(spark) in driver.door.disabled:
+            raise SessionNotEnabledError(CLOSED)
+        return driver.context
 
 
 def _driver_of(spark: SparkSession) -> _Driver:

@@ -20,6 +20,7 @@ from lakelog.core.log_segment import (
     Checkpoint,
     LogListing,
     LogSegment,
+    checkpoint_candidates,
     commit_timestamps,
     commits_after,
     select_segment,
@@ -59,20 +60,12 @@ class HeldLog:
     Attributes:
         snapshot: the newest version known.
         tip: the commit file's listing; None where it was not listed (our own commit, or deleted by clean-up).
-        tip_size: bytes of the commit file where only that is known of it: our own commit.
+        tip_txn_id: ``commitInfo.txnId`` of the commit file where only that is known of it: our own commit.
     """
 
     snapshot: Snapshot
     tip: LogListing | None
-    tip_size: int | None = None
-
-    def is_tip(self, listed: LogListing | None) -> bool:
-        """Whether what is listed now under the tip's name can be the file that was held."""
-        if listed is None:
-            return False
-        if self.tip is not None:
-            return self.tip == listed
-        return self.tip_size is None or self.tip_size == listed.size
+    tip_txn_id: str | None = None
 
 
 class LogReader:
@@ -131,7 +124,7 @@ class LogReader:
             files = self.listing(version)
             names = {file.name: file for file in files}
             tip = names.get(commit_name(version))
-            if not held.is_tip(tip):
+            if tip is None or not self._is_tip(held, tip):
                 return self.load()
             newer = commits_after(files, version, table=self._table)
             if not newer:
@@ -189,6 +182,14 @@ class LogReader:
             for start in range(0, len(versions), _READ_AHEAD):
                 yield from pool.map(lambda version: self._read_commit(version, timestamps), versions[start : start + _READ_AHEAD])
 
+    def starts_from_a_readable_checkpoint(self, files: Sequence[LogListing]) -> bool:
+        """Whether the oldest complete checkpoint among the files can be loaded."""
+        oldest = checkpoint_candidates(files)[-1:]
+        try:
+            return bool(oldest) and bool(load_checkpoint(self._store, self.folder, oldest[0], root=self.root))
+        except (CorruptLogError, UnsupportedFeatureError):
+            return False
+
     def commit_path(self, version: int) -> str:
         """Where the commit file of a version is."""
         return f"{self.folder}/{commit_name(version)}"
@@ -197,6 +198,15 @@ class LogReader:
         """``commitInfo.inCommitTimestamp`` of a version's commit file, None where it has none."""
         info = commit_info_of(self._read_commit(version, {}).data)
         return None if info is None else info.in_commit_timestamp
+
+    def _is_tip(self, held: HeldLog, listed: LogListing) -> bool:
+        """Whether the file under the tip's name is the one that was held; of our own commit, never listed, its txnId tells."""
+        if held.tip is not None:
+            return held.tip == listed
+        if held.tip_txn_id is None:
+            return True
+        info = commit_info_of(self._read_commit(held.snapshot.version, {}).data)
+        return info is not None and info.txn_id == held.tip_txn_id
 
     @property
     def _table(self) -> str:

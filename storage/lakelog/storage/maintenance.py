@@ -62,7 +62,7 @@ class Maintenance:
         return save_checkpoint(self._store, self._reader.folder, snapshot, now_ms=self._environment.now_ms())
 
     def clean_up(self, snapshot: Snapshot) -> list[str]:
-        """Delete the log files that ``delta.logRetentionDuration`` lets go; the names deleted.
+        """Delete the log files that ``delta.logRetentionDuration`` lets go; the names deleted. The checkpoint kept as start is read first.
 
         Raises:
             OSError: the store cannot list or delete.
@@ -70,9 +70,11 @@ class Maintenance:
         """
         if _CHECKPOINT_PROTECTION in (snapshot.protocol.writer_features or ()):
             return []
-        names = log_files_to_delete(
-            self._reader.listing(), now_ms=self._environment.now_ms(), log_retention_ms=snapshot.properties.log_retention_ms
-        )
+        files = self._reader.listing()
+        names = log_files_to_delete(files, now_ms=self._environment.now_ms(), log_retention_ms=snapshot.properties.log_retention_ms)
+        if names and not self._reader.starts_from_a_readable_checkpoint([file for file in files if file.name not in set(names)]):
+            _LOGGER.warning("%s: the log is not cleaned up, since the checkpoint that would become its start cannot be read", snapshot.root)
+            return []
         if names:
             self._store.delete([f"{self._reader.folder}/{name}" for name in names])
             _LOGGER.info("%s: %d expired log files deleted", snapshot.root, len(names))

@@ -19,7 +19,7 @@ from lakelog.storage.log_reader import HeldLog, LogReader
 from lakelog.storage.log_store import LogStore
 from lakelog.storage.maintenance import Maintenance
 
-# Far below the shortest time that clean-up leaves a commit, which is counted from midnight.
+# A snapshot older than this is refreshed before a commit; so is one older than half of what clean-up leaves a commit.
 _STALE_MS = 60 * 60 * 1000
 
 __all__ = ["NO_VERSION", "CommitAttempt", "CommitResult", "HistoryEntry", "TableLog"]
@@ -175,7 +175,7 @@ class TableLog:
         result = self._loop.run(prepared, base)
         with self._lock:
             if self._held is None or self._held.snapshot.version < result.version or attempt.read_version == NO_VERSION:
-                self._held = HeldLog(snapshot=result.snapshot, tip=None, tip_size=len(prepared.data))
+                self._held = HeldLog(snapshot=result.snapshot, tip=None, tip_txn_id=prepared.txn_id)
                 self._refreshed_ms = prepared.timestamp_ms
         self._maintenance.after_commit(result.snapshot)
         return result
@@ -206,8 +206,10 @@ class TableLog:
         """
         with self._lock:
             held = self._held
-            stale = self._environment.now_ms() - self._refreshed_ms > _STALE_MS
-        return self.refresh() if held is None or stale or held.snapshot.version < read_version else held.snapshot
+            age_ms = self._environment.now_ms() - self._refreshed_ms
+        if held is None or held.snapshot.version < read_version or age_ms > _fresh_for_ms(held.snapshot):
+            return self.refresh()
+        return held.snapshot
 
     def _newest_at(self, timestamp_ms: int, times: dict[int, int]) -> int | None:
         first = self._first_in_commit_version()
@@ -253,3 +255,10 @@ def _iso(timestamp_ms: int) -> str:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds")
     except OverflowError:
         return f"{timestamp_ms} ms since 1970"
+
+
+def _fresh_for_ms(snapshot: Snapshot) -> int:
+    try:
+        return min(_STALE_MS, snapshot.properties.log_retention_ms // 2)
+    except InvalidTablePropertyError:
+        return 0

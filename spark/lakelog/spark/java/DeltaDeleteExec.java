@@ -3,7 +3,6 @@ package lakelog;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
@@ -23,7 +22,7 @@ public class DeltaDeleteExec extends SparkPlan {
 
   public InternalRow[] executeCollect() {
     LogicalPlan table = command.target;
-    while (table instanceof SubqueryAlias) table = ((SubqueryAlias) table).child();
+    table = RowCommands.unaliased(table);
     RowSearch search = new RowSearch((LogicalRelation) table, command.asked);
     Object rows = Door.ask(search.index.session, "delete", search.index.root, search.describe(), search);
     return new InternalRow[] {new GenericInternalRow(new Object[] {new Long(((Number) rows).longValue())})};

@@ -5,6 +5,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 
@@ -22,8 +23,11 @@ public class RowCommands extends Rule {
   }
 
   /** The index of the relation under aliases, or null when it is not ours. */
-  static DeltaLogFileIndex target(LogicalPlan table) {
-    while (table instanceof SubqueryAlias) table = ((SubqueryAlias) table).child();
-    return DeltaRelation.indexOf(table);
+  static DeltaLogFileIndex target(LogicalPlan table) { return DeltaRelation.indexOf(unaliased(table)); }
+
+  /** What a name stands for: the plan under aliases, and under a view that is nothing but the table. */
+  static LogicalPlan unaliased(LogicalPlan table) {
+    while (table instanceof SubqueryAlias || table instanceof View) table = (LogicalPlan) table.children().head();
+    return table;
   }
 }

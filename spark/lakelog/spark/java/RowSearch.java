@@ -14,7 +14,6 @@ import org.apache.spark.sql.catalyst.optimizer.ComputeCurrentTime$;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.types.DataTypes;
@@ -55,7 +54,7 @@ public class RowSearch {
       condition = ((Filter) plan).condition();
       plan = ((Filter) plan).child();
     }
-    while (plan instanceof SubqueryAlias) plan = ((SubqueryAlias) plan).child();
+    plan = RowCommands.unaliased(plan);
     return DeltaRelation.indexOf(plan) == null ? null : new RowSearch((LogicalRelation) plan, condition);
   }
 
