@@ -93,6 +93,11 @@ def test_what_is_no_interval_is_refused(text: str) -> None:
         parse_interval(text)
 
 
+def test_an_interval_that_no_clock_could_subtract() -> None:
+    with pytest.raises(ValueError, match="longer than"):
+        parse_interval("interval 999999999999999 weeks")
+
+
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from([("week", 7 * DAY), ("day", DAY), ("hour", 3_600_000)])), min_size=1))
 def test_an_interval_is_the_sum_of_its_terms(terms: list[tuple[int, tuple[str, int]]]) -> None:
     text = "interval " + " ".join(f"{n} {unit}{'s' if n != 1 else ''}" for n, (unit, _) in terms)

@@ -215,3 +215,9 @@ def test_no_store_is_imported_before_a_path_asks_for_it() -> None:
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("location", [".x", "json.loads", "decimal.Decimal"])
+def test_a_class_that_cannot_be_made_is_named(location: str) -> None:
+    with pytest.raises(StoreConfigurationError, match=r"spark\.lakelog\.file\.logstore\.class names"):
+        log_store_for("/tmp/t", {"spark.lakelog.file.logstore.class": location})

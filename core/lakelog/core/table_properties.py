@@ -61,6 +61,10 @@ class Property(Generic[T]):
             raise InvalidTablePropertyError(f"The table property {key} is {text!r}, but must be {self.form}: {told}.") from None
 
 
+# Far below what would overflow when it is taken from the clock.
+_LONGEST_INTERVAL_MS = 100_000 * 366 * 86_400_000
+
+
 def parse_interval(text: str) -> int:
     """``interval 1 week 2 hours`` in milliseconds; the word ``interval`` may be left out.
 
@@ -83,6 +87,8 @@ def parse_interval(text: str) -> int:
         position = term.end()
     if total < 0:
         raise ValueError("it is negative")
+    if total > _LONGEST_INTERVAL_MS:
+        raise ValueError("it is longer than 100,000 years")
     return int(total)
 
 

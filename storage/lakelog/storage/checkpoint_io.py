@@ -73,7 +73,8 @@ def load_hint(store: LogStore, folder: str) -> LastCheckpoint | None:
     """What ``_last_checkpoint`` says, None where it is missing or damaged."""
     try:
         return LastCheckpoint.from_bytes(store.read(f"{folder}/{LAST_CHECKPOINT}"))
-    except (FileNotFoundError, CorruptLogError):
+    except (OSError, CorruptLogError):
+        # A hint and no more: whatever is wrong with it, the listing tells the same.
         return None
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from lakelog.core.errors import StoreConfigurationError, UnknownSchemeError
+from lakelog.core.errors import LakelogError, StoreConfigurationError, UnknownSchemeError
 from lakelog.storage.log_store import LogStore
 
 __all__ = ["SCHEMES", "SHORT_NAMES", "BuiltInStore", "configure", "log_store_for", "scheme_of"]
@@ -215,7 +215,13 @@ def _make(request: _Request, path: str) -> LogStore:
             f"Cannot open {path!r}: the LogStore {asked!r} for {request.scheme!r} comes with a later release of lakelog. "
             f"Until then name a class of your own in spark.lakelog.{request.scheme}.{_CLASS}."
         )
-    store = _load(location, where, extra)(dict(request.options))
+    factory = _load(location, where, extra)
+    try:
+        store = factory(dict(request.options))
+    except (LakelogError, OSError):
+        raise
+    except Exception as error:
+        raise StoreConfigurationError(f"{where} names {location}, which cannot be made with the options given: {error}.") from error
     if not isinstance(store, LogStore):
         raise StoreConfigurationError(f"{where} names {location}, which gives a {type(store).__name__} and no lakelog LogStore.")
     return store
@@ -225,7 +231,7 @@ def _load(location: str, where: str, extra: str | None) -> Callable[[Mapping[str
     module_name, _, attribute = location.rpartition(".")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         remedy = f'Run: pip install "lakelog[{extra}]"' if extra else "Install it where the Spark driver runs, or correct the name."
         raise StoreConfigurationError(f"{where} names {location}, which cannot be imported: {error}. {remedy}") from error
     factory: object = getattr(module, attribute, None)
