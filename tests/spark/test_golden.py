@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +55,6 @@ NOT_YET = {
     "kernelrs-v2-checkpoints-parquet-without-sidecars": {"v2Checkpoint"},
     "kernelrs-v2-classic-checkpoint-parquet": {"v2Checkpoint"},
 }
-
-@pytest.fixture(scope="module")
-def session(delta: SparkSession) -> Iterator[SparkSession]:
-    """In UTC, as the manifest's hashes are."""
-    before = str(delta.conf.get("spark.sql.session.timeZone"))
-    delta.conf.set("spark.sql.session.timeZone", "UTC")
-    yield delta
-    delta.conf.set("spark.sql.session.timeZone", before)
-
 
 def sha256(rows: list[bytes]) -> str:
     return hashlib.sha256(b"".join(row + b"\n" for row in rows)).hexdigest()

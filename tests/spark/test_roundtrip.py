@@ -163,15 +163,6 @@ def tables(draw: st.DrawFn) -> tuple[pa.Table, list[str]]:
     return pa.table(fields), draw(st.permutations(partitions))
 
 
-@pytest.fixture(scope="module")
-def session(delta: SparkSession) -> Iterator[SparkSession]:
-    """In UTC, so that Arrow holds a timestamp's instant."""
-    before = str(delta.conf.get("spark.sql.session.timeZone"))
-    delta.conf.set("spark.sql.session.timeZone", "UTC")
-    yield delta
-    delta.conf.set("spark.sql.session.timeZone", before)
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Not `tmp_path`: names of partition folders make long paths."""

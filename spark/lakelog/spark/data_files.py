@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ from lakelog.spark.aligning import NOT_NULL_VIOLATED, column
 from lakelog.spark.context import Context
 from lakelog.spark.footers import read_footers
 from lakelog.spark.transaction import discard, written_files
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,11 +140,8 @@ class Jvm:
         try:
             compiler.cook(java_sources(self._differences()))
         except py4j.protocol.Py4JJavaError as error:
-            cause = error.java_exception
-            while cause.getCause() is not None:
-                cause = cause.getCause()
             raise StoreConfigurationError(
-                f"lakelog's shells do not compile on Spark {spark.version}: {cause.getMessage()}. "
+                f"lakelog's shells do not compile on Spark {spark.version}: {root_cause(error)}. "
                 "Report this with the Spark version; another patch release of the same minor may do."
             ) from None
         folder = Path(tempfile.mkdtemp(prefix="lakelog-", dir=self.jvm.org.apache.spark.SparkFiles.getRootDirectory()))

@@ -73,7 +73,6 @@ public class RowSearch {
       if (condition.references().contains(attribute)) columns.add(attribute.name());
     }
     told.put("columns", columns);
-    told.put("foreign", Boolean.valueOf(condition.references().size() != columns.size()));
     told.put("version", index.version);
     return Door.json(told);
   }
