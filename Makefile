@@ -105,8 +105,31 @@ bench: .venvs/bench/.stamp ## lakelog beside Parquet and delta-spark, interleave
 		pyspark==$(BENCH_SPARK) delta-spark==$(BENCH_DELTA_SPARK)
 	@touch $@
 
+SECONDS ?= 600
+FUZZ := .venvs/fuzz
+
+.PHONY: fuzz
+fuzz: $(FUZZ)/.stamp ## Fuzz every file of a log, guided by coverage; SECONDS=600
+	@mkdir -p $(FUZZ)/corpus $(FUZZ)/crashes
+	$(FUZZ)/bin/python -m tests.hostile.fuzz_log --seconds=$(SECONDS) --corpus=$(FUZZ)/corpus --crashes=$(FUZZ)/crashes
+
+$(FUZZ)/.stamp: pyproject.toml constraints.txt
+	$(call new_venv,$(FUZZ))
+	@echo "Installing lakelog and atheris into $(FUZZ), once"
+	@$(FUZZ)/bin/python $(PIP_INSTALL) -c constraints.txt -e .
+	@$(FUZZ)/bin/python $(PIP_INSTALL) --only-binary=:all: 'atheris>=3.0' \
+		|| { echo "atheris has no wheel for $$($(FUZZ)/bin/python -V) here; try make fuzz PYTHON=/path/to/python3.11 after rm -rf $(FUZZ)" >&2; exit 1; }
+	@touch $@
+
+SEEDS ?= 1000000
+WORKERS ?= 1
+
+.PHONY: simulate
+simulate: $(VENV)/.stamp ## Simulate transactions up to seed SEEDS=1000000, on from where it was cut off; WORKERS=2
+	$(BIN)/python -m tests.simulation.run --seeds 0:$(SEEDS) --workers $(WORKERS) --state .simulation/state.json $(ARGS)
+
 .PHONY: clean
 clean: ## Remove environments, caches and what runs leave behind
-	rm -rf .venv .venvs .bench .ci/logs .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venvs .bench .ci/logs .simulation .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	rm -rf build dist artifacts derby.log metastore_db spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,12 +11,16 @@ from lakelog.core.actions import AddFile, DeletionVectorDescriptor, DomainMetada
 from lakelog.core.checkpoint import CHECKPOINT_SCHEMA, checkpoint_table, read_checkpoint
 from lakelog.core.errors import CorruptLogError, UnsupportedFeatureError
 from lakelog.core.replay import Fold, LogState
+from lakelog.core.schema import PrimitiveType, StructField, StructType
 from lakelog.core.snapshot import Snapshot
 
 ROOT = "/tables/t"
 NOW = 10**12
 DAY = 24 * 3600 * 1000
-SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
+FIELDS = {"id": "long", "p": "string", "q": "string"}
+SCHEMA = StructType(tuple(StructField(name, PrimitiveType(kind)) for name, kind in FIELDS.items())).to_json()
+    tuple(StructField(name, PrimitiveType(kind)) for name, kind in (("id", "long"), ("p", "string"), ("q", "string")))
+).to_json()
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("appendOnly", "domainMetadata"))
 
 

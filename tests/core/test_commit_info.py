@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.core.actions import CommitInfo, action_to_json, parse_commit
-from lakelog.core.commit_info import SERIALIZABLE, Operation, commit_info, delete, parameter_texts, write
+from lakelog.core.commit_info import Operation, commit_info, delete, parameter_texts, write
 from lakelog.core.errors import InvalidOptionError
 
 
@@ -17,7 +17,7 @@ def info_of(operation: Operation, *, read_version: int | None = 3, user_metadata
         operation,
         timestamp_ms=1_700_000_000_000,
         read_version=read_version,
-        isolation_level=SERIALIZABLE,
+        isolation_level="Serializable",
         is_blind_append=True,
         txn_id="0d7d28b8-55c2-4d8b-b48e-88b22c90aed1",
         engine_info="Apache-Spark/4.3.0 lakelog/0.1.0",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lakelog.core.actions import AddFile, Metadata, parse_commit
 from lakelog.core.errors import CorruptLogError, LakelogError, PartitionColumnError, PathEscapesTableError, PathOutsideTableError
 from lakelog.core.paths import (
+    FEW,
     absolute_uri,
     absolute_uris,
     canonical_key,
@@ -27,7 +28,7 @@ from lakelog.core.paths import (
 )
 
 CHARS = st.characters(exclude_categories=["Cs"])
-NAME = st.text(CHARS.filter(lambda char: char != "/"), min_size=1, max_size=12).filter(lambda name: name not in (".", ".."))
+NAME = st.text(CHARS.filter(lambda char: char not in "/\0"), min_size=1, max_size=12).filter(lambda name: name not in (".", ".."))
 RELATIVE = st.lists(NAME, min_size=1, max_size=4).map("/".join)
 # What a log may hold, and much that it should not.
 LOG_PATH = (
@@ -160,11 +161,13 @@ def test_whole_columns_give_what_single_paths_give(paths: list[str | None], root
 
     def whole(many: object) -> list[str | None] | type[LakelogError]:
         assert callable(many)
-        half = len(paths) // 2
+        half, plenty = len(paths) // 2, ["p=1/part"] * FEW
         try:
             chunked = pa.chunked_array([pa.array(paths[:half], pa.string()), pa.array(paths[half:], pa.string())])
             found: list[str | None] = many(chunked).to_pylist()
             assert many(pa.array(paths, pa.string())).to_pylist() == found
+            # Few paths are taken one by one; so many are not.
+            assert many(pa.array([*paths, *plenty], pa.string())).to_pylist()[: len(paths)] == found
         except LakelogError as error:
             return type(error)
         return found

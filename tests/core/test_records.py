@@ -88,5 +88,6 @@ def test_values_in_messages_stay_short() -> None:
     nest: list[object] = []
     for _ in range(100_000):
         nest = [nest]
-    assert shown(nest) == "a deeply nested list"
+    assert shown(nest) == "[[[...]]]"
+    assert len(shown([["x" * 1000] * 1000] * 1000)) == 60
     assert len(shown("x" * 1000)) == 60

@@ -17,7 +17,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
-from lakelog.core.errors import ConcurrentWriteException, UnsupportedOperationError
+from lakelog.core.errors import ConcurrentAppendException, UnsupportedOperationError
 from lakelog.spark import DeltaTable
 from lakelog.spark import delete as delete_module
 from tests.spark.tables import info, latest, of_kind, parquet_files, rows, save, versions
@@ -361,22 +361,23 @@ def test_an_old_version_is_not_changed(delta: SparkSession, three_files: str) ->
 # another writer meanwhile --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["WHERE id = 3", "WHERE id < 10", ""])
+@pytest.mark.parametrize(("where", "theirs"), [("WHERE id = 3", 3), ("WHERE id < 10", 4), ("", 100)])
 def test_a_commit_between_finding_and_committing(
-    delta: SparkSession, three_files: str, monkeypatch: pytest.MonkeyPatch, where: str
+    delta: SparkSession, three_files: str, monkeypatch: pytest.MonkeyPatch, where: str, theirs: int
 ) -> None:
     committed = delete_module.commit
 
     def late(*args: Any) -> Any:
-        theirs = pa.table({"id": pa.array([100], pa.int64()), "v": pa.array([None], pa.int64()), "name": ["late"]})
-        deltalake.write_deltalake(three_files, theirs, mode="append")
+        late = pa.table({"id": pa.array([theirs], pa.int64()), "v": pa.array([None], pa.int64()), "name": ["late"]})
+        deltalake.write_deltalake(three_files, late, mode="append")
         return committed(*args)
 
     monkeypatch.setattr(delete_module, "commit", late)
-    with pytest.raises(ConcurrentWriteException, match=r"the table: version 3 \(WRITE.*landed after version 2.*Read the table again"):
+    said = r"the table: DELETE read the rows where .* at version 2, but version 3 \(WRITE.*landed first.*Read the table again"
+    with pytest.raises(ConcurrentAppendException, match=said):
         delta.sql(f"DELETE FROM delta.`{three_files}` {where}")
     assert versions(three_files) == [0, 1, 2, 3]
-    assert sorted(row[0] for row in rows(delta, three_files)) == [*range(30), 100]
+    assert sorted(row[0] for row in rows(delta, three_files)) == sorted([*range(30), theirs])
     assert {file.name for file in parquet_files(three_files)} == live(three_files)
 
 

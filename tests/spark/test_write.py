@@ -265,8 +265,6 @@ def test_a_codec_that_does_not_exist(delta: SparkSession, path: str) -> None:
         ("overwrite", "overwriteSchema", "true"),
         ("overwrite", "replaceWhere", "id > 1"),
         ("overwrite", "partitionOverwriteMode", "dynamic"),
-        ("append", "txnAppId", "app"),
-        ("append", "txnVersion", "1"),
         ("append", "dataChange", "false"),
         ("append", "optimizeWrite", "true"),
     ],
@@ -298,16 +296,6 @@ def test_dynamic_partition_overwrite_by_the_session(delta: SparkSession, path: s
     finally:
         delta.conf.set("spark.sql.sources.partitionOverwriteMode", before)
     assert rows(delta, path) == [(3, "c")]
-
-
-def test_idempotent_writes_by_the_session_are_refused(delta: SparkSession, path: str) -> None:
-    save(frame(delta, (1, "a")), path)
-    with conf(delta, spark__databricks__delta__write__txnAppId="app", spark__databricks__delta__write__txnVersion="1"):
-        with pytest.raises(UnsupportedOperationError, match=r"spark\.databricks\.delta\.write\.txnAppId.*Unset it"):
-            save(frame(delta, (1, "a")), path)
-        with pytest.raises(UnsupportedOperationError, match="txnAppId"):
-            delta.sql(f"DELETE FROM delta.`{path}`")
-    assert versions(path) == [0]
 
 
 def test_an_unknown_option_is_ignored_with_a_warning(delta: SparkSession, path: str, caplog: pytest.LogCaptureFixture) -> None:

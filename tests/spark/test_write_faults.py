@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import threading
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from lakelog.core.errors import CommitOutcomeUnknown, ConcurrentWriteException, LakelogError, TransactionActiveError, WriteFailedError
+from lakelog.core.errors import CommitOutcomeUnknown, ConcurrentDeleteReadException, LakelogError, TransactionActiveError, WriteFailedError
 from lakelog.spark import data_files
 from lakelog.spark import delete as delete_module
 from lakelog.spark import write as write_module
@@ -257,18 +258,19 @@ def test_a_store_that_raises_what_it_must_not(delta: SparkSession, table: str, f
 
 @pytest.mark.parametrize("attempt", [overwrite, delete_rows])
 def test_another_winner(delta: SparkSession, table: str, faulty: type[FaultyLogStore], attempt: Attempt) -> None:
+    (add,) = of_kind(table, "add", 0)
+    removal = {"remove": {"path": add["path"], "deletionTimestamp": 0, "dataChange": True}}
+
     def beaten(store: LogStore, path: str, _data: bytes) -> PutOutcome:
-        theirs = Path(table) / "_delta_log" / f"{0:020d}.json"
-        first = theirs.read_bytes().splitlines()[0]
-        store.put_if_absent(path, first + b"\n")
+        store.put_if_absent(path, json.dumps(removal).encode() + b"\n")
         return AlreadyExists()
 
     faulty.put_of_test = staticmethod(beaten)
-    with pytest.raises(ConcurrentWriteException, match="the table: version 1"):
+    with pytest.raises(ConcurrentDeleteReadException, match=r"the table: .* but version 1 .*landed first and removed files that were read"):
         attempt(delta, table)
     faulty.put_of_test = None
     assert (versions(table), len(parquet_files(table))) == ([0, 1], 1)
-    assert rows(delta, table) == [(i,) for i in range(10)]
+    assert rows(delta, table) == []
 
 
 def test_an_append_follows_a_winner(delta: SparkSession, table: str, faulty: type[FaultyLogStore]) -> None:

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from lakelog.core.actions import Action, AddFile, Metadata, Protocol, RemoveFile
-from lakelog.core.commit import NO_VERSION, CommitAttempt
+from lakelog.core.commit import NO_VERSION, NOTHING, CommitAttempt, Reads
 from lakelog.core.commit_info import Operation, delete, write
 from lakelog.storage.environment import Environment
 from lakelog.storage.log_store import FileInfo, LogStore, PutOutcome
 from lakelog.storage.table_log import CommitResult, TableLog
-from tests.storage.memory import MemoryLogStore
+from lakelog.storage.testing.memory import MemoryLogStore
 
 ROOT = "/tables/t"
 SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
@@ -35,6 +35,7 @@ class Waits:
             sleep=self.slept.append,
             random=lambda: 0.5,
             new_uuid=lambda: f"00000000-0000-0000-0000-{next(_IDS):012d}",
+            parallel=map,
         )
 
 
@@ -102,15 +103,21 @@ def metadata(configuration: Mapping[str, str] | None = None, **more: str) -> Met
 
 
 def attempt(
-    read_version: int, *actions: Action, operation: Operation | None = None, blind: bool = False, user_metadata: str | None = None
+    read_version: int,
+    *actions: Action,
+    operation: Operation | None = None,
+    reads: Reads = NOTHING,
+    user_metadata: str | None = None,
+    joins: bool = False,
 ) -> CommitAttempt:
     return CommitAttempt(
         read_version=read_version,
         actions=actions,
         operation=write("append") if operation is None else operation,
-        is_blind_append=blind,
         engine_info=ENGINE,
+        reads=reads,
         user_metadata=user_metadata,
+        joins=joins,
     )
 
 
@@ -119,11 +126,13 @@ def creation(*actions: Action, configuration: Mapping[str, str] | None = None) -
 
 
 def append(read_version: int, *paths: str) -> CommitAttempt:
-    return attempt(read_version, *(added(path) for path in paths), blind=True)
+    return attempt(read_version, *(added(path) for path in paths))
 
 
 def deletion(read_version: int, *paths: str) -> CommitAttempt:
-    return attempt(read_version, *(removed(path) for path in paths), operation=delete(["id = 1"]))
+    """Removes the files, having read the whole table."""
+    reads = Reads(whole_table=True)
+    return attempt(read_version, *(removed(path) for path in paths), operation=delete(["id = 1"]), reads=reads)
 
 
 def table_log(store: LogStore, root: str = ROOT, waits: Waits | None = None) -> TableLog:

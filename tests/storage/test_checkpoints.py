@@ -15,6 +15,7 @@ from lakelog.core.log_files import MultiPartCheckpoint
 from lakelog.storage.local import LocalLogStore
 from lakelog.storage.log_store import PutOutcome
 from lakelog.storage.table_log import TableLog
+from lakelog.storage.testing.memory import MemoryLogStore
 from tests.storage.counting import CountingLogStore
 from tests.storage.logs import (
     FaultyLogStore,
@@ -32,7 +33,6 @@ from tests.storage.logs import (
     metadata,
     table_log,
 )
-from tests.storage.memory import MemoryLogStore
 
 DAY = 24 * 3600 * 1000
 
@@ -224,7 +224,7 @@ def test_deltalake_reads_our_checkpoints(tmp_path: Path, with_stats: bool) -> No
     off = {"delta.checkpoint.writeStatsAsJson": "false", "delta.checkpoint.writeStatsAsStruct": "false"}
     log.commit(creation(configuration={} if with_stats else off))
     for version in range(1, 10):
-        log.commit(attempt(version - 1, data_file(root, f"part {version}.parquet", [version, 10 * version]), blind=True))
+        log.commit(attempt(version - 1, data_file(root, f"part {version}.parquet", [version, 10 * version])))
     log.commit(deletion(9, "part%203.parquet"))
     log.commit(attempt(10, SetTransaction(app_id="stream", version=7, last_updated=1)))
     log.checkpoint()

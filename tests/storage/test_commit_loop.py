@@ -2,23 +2,34 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from lakelog.core.actions import DomainMetadata, Protocol, SetTransaction
+from lakelog.core.actions import Action, AddFile, DomainMetadata, Protocol, RemoveFile, SetTransaction, serialize_commit
+from lakelog.core.commit import CommitAttempt, Reads
+from lakelog.core.commit_info import delete
 from lakelog.core.errors import (
     CommitOutcomeUnknown,
+    ConcurrentAppendException,
+    ConcurrentDeleteReadException,
     ConcurrentTransactionException,
     ConcurrentWriteException,
     CorruptLogError,
+    DeltaConcurrentModificationException,
     MetadataChangedException,
     ProtocolChangedException,
+    UnsupportedFeatureError,
     UnsupportedOperationError,
 )
+from lakelog.core.predicates import Column, Comparison, Literal
+from lakelog.core.schema import PrimitiveType
 from lakelog.storage.local import LocalLogStore
 from lakelog.storage.log_store import PutOutcome, Unknown
 from lakelog.storage.table_log import NO_VERSION, TableLog
+from lakelog.storage.testing.memory import MemoryLogStore
 from tests.storage.logs import (
     ENGINE,
     FaultyLogStore,
@@ -26,17 +37,20 @@ from tests.storage.logs import (
     added,
     append,
     attempt,
+    checkpoint_path,
     clocked_store,
     commit_path,
     creation,
     deletion,
     grow,
+    hint_path,
     keys,
     metadata,
+    removed,
     table_log,
 )
-from tests.storage.memory import MemoryLogStore
 
+PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 TIMED_OUT = Unknown(TimeoutError("no answer"))
 
 
@@ -80,36 +94,143 @@ def test_a_blind_append_follows_what_landed(store: MemoryLogStore) -> None:
 def test_what_landed_is_checked_even_when_the_log_has_seen_it_already(store: MemoryLogStore) -> None:
     log = table_log(store)
     log.commit(append(0, "a"))
-    with pytest.raises(ConcurrentWriteException):
+    with pytest.raises(ConcurrentAppendException):
         log.commit(deletion(0, "b"))
     assert log.snapshot().version == 1
 
 
-def test_anything_else_than_a_blind_append_names_what_landed_and_the_remedy(store: MemoryLogStore) -> None:
+def test_a_conflict_names_what_was_read_what_landed_and_the_remedy(store: MemoryLogStore) -> None:
     log, other = table_log(store), table_log(store)
     log.snapshot()
     other.commit(append(0, "a"))
-    with pytest.raises(ConcurrentWriteException) as caught:
+    with pytest.raises(ConcurrentAppendException) as caught:
         log.commit(deletion(0, "b"))
-    message = str(caught.value)
-    assert "/tables/t" in message
-    assert "version 1 (WRITE by lakelog/test: 1 file added, 0 removed)" in message
-    assert "Read the table again" in message
+    assert str(caught.value) == (
+        "Delta table /tables/t: DELETE read the whole table at version 0, but version 1 (WRITE by lakelog/test: 1 file added, 0 removed) "
+        "landed first and added files that may hold such rows: a. Nothing was committed. Read the table again and run it again."
+    )
+    assert (caught.value.winner_version, caught.value.rule) == (1, "rows_read")
     assert table_log(store).snapshot().version == 1
+
+
+def reading_ids(read_version: int, below: int, *actions: Action) -> CommitAttempt:
+    """A deletion of ids below a number, which read the files that it removes."""
+    condition = Comparison("<", Column(("id",)), Literal(below, PrimitiveType("long")))
+    files = pa.array([action.path for action in actions if isinstance(action, RemoveFile)], pa.string())
+    return attempt(read_version, *actions, operation=delete([f"id < {below}"]), reads=Reads(predicates=(condition,), files=files))
+
+
+def ids(path: str, least: int, greatest: int) -> AddFile:
+    stats = f'{{"numRecords":2,"minValues":{{"id":{least}}},"maxValues":{{"id":{greatest}}},"nullCount":{{"id":0}}}}'
+    return replace(added(path), stats=stats)
+
+
+def test_a_deletion_follows_what_it_would_not_have_read(store: MemoryLogStore) -> None:
+    log, other = table_log(store), table_log(store)
+    other.commit(attempt(0, ids("low", 0, 9), ids("high", 100, 109)))
+    log.snapshot()
+    other.commit(attempt(1, ids("higher", 200, 209)))
+    other.commit(attempt(2, removed("high")))
+    assert log.commit(reading_ids(1, 10, removed("low"), ids("rest", 5, 9))).version == 4
+    assert keys(table_log(store)) == {"rest", "higher"}
+    assert first_line(store, 4)["readVersion"] == 1
+
+
+@pytest.mark.parametrize(
+    ("landed", "error"),
+    [
+        (ids("late", 3, 300), ConcurrentAppendException),
+        (removed("low"), ConcurrentDeleteReadException),
+        (replace(added("late"), stats=None), ConcurrentAppendException),
+    ],
+)
+def test_a_deletion_does_not_follow_what_it_should_have_read(
+    store: MemoryLogStore, landed: Action, error: type[DeltaConcurrentModificationException]
+) -> None:
+    log = table_log(store)
+    table_log(store).commit(attempt(0, ids("low", 0, 9)))
+    log.snapshot()
+    table_log(store).commit(attempt(1, landed))
+    with pytest.raises(error):
+        log.commit(reading_ids(1, 10, removed("low")))
+    assert log.snapshot().version == 2
+
+
+def test_write_serializable_lets_a_write_pass_appends_that_read_nothing() -> None:
+    store = clocked_store()
+    log = table_log(store)
+    log.commit(creation(added("old"), configuration={"delta.isolationLevel": "WriteSerializable"}))
+    table_log(store).commit(append(0, "appended"))
+    assert log.commit(deletion(0, "old")).version == 2
+    assert keys(table_log(store)) == {"appended"}
+    assert first_line(store, 2)["isolationLevel"] == "WriteSerializable"
+    with pytest.raises(ConcurrentDeleteReadException):
+        log.commit(deletion(1, "appended"))
+
+
+def test_a_harmless_property_aborts_nobody_and_an_unknown_one_does(store: MemoryLogStore) -> None:
+    log = table_log(store)
+    log.snapshot()
+    table_log(store).commit(attempt(0, metadata({"delta.checkpointInterval": "7"})))
+    result = log.commit(append(0, "a"))
+    assert (result.version, result.snapshot.properties.checkpoint_interval) == (2, 7)
+    table_log(store).commit(attempt(2, metadata({"delta.checkpointInterval": "7", "delta.newIn2030": "1"})))
+    with pytest.raises(MetadataChangedException, match=r"set delta\.newIn2030 to '1'"):
+        log.commit(append(2, "b"))
+
+
+def test_each_change_of_metadata_is_held_against_the_one_before_it(store: MemoryLogStore) -> None:
+    log, other = table_log(store), table_log(store)
+    log.snapshot()
+    other.commit(attempt(0, metadata({"delta.enableChangeDataFeed": "true"})))
+    other.commit(attempt(1, metadata()))
+    with pytest.raises(MetadataChangedException, match="version 1 "):
+        log.commit(append(0, "a"))
+    # The same when the log has read past the changes since.
+    log.snapshot()
+    with pytest.raises(MetadataChangedException, match="version 1 "):
+        log.commit(append(0, "a"))
+    assert log.commit(append(2, "a")).version == 3
+
+
+def test_a_feature_that_came_meanwhile_is_refused_by_name(store: MemoryLogStore) -> None:
+    log = table_log(store)
+    log.snapshot()
+    upgrade = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("appendOnly", "invariants", "rowTracking"))
+    store.put_if_absent(commit_path(1), serialize_commit([upgrade]))
+    with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
+        log.commit(append(0, "a"))
+    with pytest.raises(FileNotFoundError):
+        store.read(commit_path(2))
+
+
+def test_a_feature_that_lakelog_writes_stops_nobody(store: MemoryLogStore) -> None:
+    log = table_log(store)
+    log.snapshot()
+    upgrade = Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=("vacuumProtocolCheck",),
+        writer_features=("appendOnly", "invariants", "vacuumProtocolCheck"),
+    )
+    table_log(store).commit(attempt(0, upgrade))
+    result = log.commit(append(0, "a"))
+    assert (result.version, result.snapshot.protocol) == (2, upgrade)
 
 
 @pytest.mark.parametrize(
     ("landed", "mine", "error"),
     [
-        (metadata({"delta.appendOnly": "false"}), added("a"), MetadataChangedException),
-        (Protocol(min_reader_version=1, min_writer_version=2), added("a"), ProtocolChangedException),
+        (metadata({"delta.enableChangeDataFeed": "true"}), added("a"), MetadataChangedException),
+        (Protocol(min_reader_version=1, min_writer_version=1), added("a"), ProtocolChangedException),
+        (PROTOCOL, PROTOCOL, ProtocolChangedException),
         (SetTransaction(app_id="x", version=1), SetTransaction(app_id="x", version=2), ConcurrentTransactionException),
         (
             DomainMetadata(domain="d", configuration="1", removed=False),
             DomainMetadata(domain="d", configuration="2", removed=False),
             ConcurrentTransactionException,
         ),
-        (added("b"), metadata({"k": "v"}), ConcurrentWriteException),
+        (metadata({"delta.checkpointInterval": "7"}), metadata({"k": "v"}), MetadataChangedException),
     ],
 )
 def test_a_blind_append_does_not_follow_what_changes_its_ground(
@@ -118,17 +239,55 @@ def test_a_blind_append_does_not_follow_what_changes_its_ground(
     log = table_log(store)
     log.snapshot()
     table_log(store).commit(attempt(0, landed))
-    with pytest.raises(error, match=r"Delta table /tables/t: version 1 .* landed after version 0"):
-        log.commit(attempt(0, mine, blind=True))
+    with pytest.raises(error, match=r"Delta table /tables/t: WRITE read the table at version 0, but version 1 .* landed first"):
+        log.commit(attempt(0, mine))
     assert log.snapshot().version == 1
 
 
 def test_of_two_creators_one_is_told_that_the_table_is_there() -> None:
     store = clocked_store()
     table_log(store).commit(creation(added("first")))
-    with pytest.raises(ConcurrentWriteException, match=r"another writer created the table first: version 0 .*Run the write again"):
+    with pytest.raises(ConcurrentWriteException, match=r"found no table, but version 0 .* landed first and created the table\..*Run it"):
         table_log(store).commit(creation(added("second")))
     assert keys(table_log(store)) == {"first"}
+
+
+def test_a_creator_that_joins_appends_to_an_equal_table() -> None:
+    store = clocked_store()
+    table_log(store).commit(creation(added("first")))
+    table_log(store).commit(append(0, "more"))
+    result = table_log(store).commit(replace(creation(added("second")), joins=True))
+    assert (result.version, keys(table_log(store))) == (2, {"first", "more", "second"})
+    assert "metaData" not in store.read(commit_path(2)).decode()
+    assert (first_line(store, 2)["readVersion"], first_line(store, 2)["isBlindAppend"]) == (1, True)
+
+
+def test_a_creator_joins_after_its_put_was_answered_that_the_table_is_there() -> None:
+    store = clocked_store()
+
+    def overtaken(verb: str, path: str) -> PutOutcome | None:
+        if verb == "put_if_absent" and path == commit_path(0):
+            table_log(store).commit(creation(added("first")))
+        return None
+
+    result = table_log(FaultyLogStore(store, overtaken)).commit(replace(creation(added("second")), joins=True))
+    assert (result.version, keys(table_log(store))) == (1, {"first", "second"})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        creation(configuration={"delta.appendOnly": "true"}),
+        replace(creation(), actions=(PROTOCOL, replace(metadata(), partition_columns=("id",)))),
+        replace(creation(), actions=(replace(PROTOCOL, min_writer_version=3), metadata())),
+    ],
+)
+def test_a_creator_does_not_join_another_table(other: CommitAttempt) -> None:
+    store = clocked_store()
+    table_log(store).commit(other)
+    with pytest.raises(ConcurrentWriteException, match="created the table"):
+        table_log(store).commit(replace(creation(added("second")), joins=True))
+    assert keys(table_log(store)) == set()
 
 
 def test_a_creator_does_not_put_a_version_0_that_clean_up_has_deleted() -> None:
@@ -137,10 +296,10 @@ def test_a_creator_does_not_put_a_version_0_that_clean_up_has_deleted() -> None:
     log.commit(creation())
     grow(log, 12)
     store.delete([commit_path(version) for version in range(10)])
-    with pytest.raises(ConcurrentWriteException, match="another writer created the table first: version 12"):
+    with pytest.raises(ConcurrentWriteException, match=r"version 12 .* landed first and created the table"):
         table_log(store).commit(creation())
     store.delete([commit_path(version) for version in range(10, 13)])
-    with pytest.raises(ConcurrentWriteException, match="versions 10 to 10"):
+    with pytest.raises(ConcurrentWriteException, match="the table is there already, at version 10"):
         table_log(store).commit(creation())
     assert table_log(store).snapshot().version == 10
 
@@ -221,8 +380,87 @@ def test_another_commit_behind_an_unknown_answer_is_a_conflict(store: MemoryLogS
         return None
 
     faulty = FaultyLogStore(store, overtaken)
-    with pytest.raises(ConcurrentWriteException, match="version 1"):
+    with pytest.raises(ConcurrentAppendException, match="version 1"):
         table_log(faulty).commit(deletion(0, "a"))
+
+
+class Outage:
+    """A store that loses what is put while it lasts, or carries it out and loses the answer."""
+
+    def __init__(self, store: MemoryLogStore, *, carried_out: bool = False) -> None:
+        self.over = False
+        self.store = FaultyLogStore(store, self._before, self._after)
+        self._carried_out = carried_out
+
+    def _before(self, verb: str, path: str) -> PutOutcome | None:
+        if self.over:
+            return None
+        if verb == "read" and path == commit_path(1):
+            raise OSError("connection reset")
+        return TIMED_OUT if verb == "put_if_absent" and not self._carried_out else None
+
+    def _after(self, path: str) -> PutOutcome | None:
+        return None if self.over else TIMED_OUT
+
+
+def unknown_outcome(outage: Outage) -> CommitOutcomeUnknown:
+    log = table_log(outage.store)
+    log.snapshot()
+    with pytest.raises(CommitOutcomeUnknown) as caught:
+        log.commit(append(0, "mine"))
+    return caught.value
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_an_unknown_outcome_is_settled_later(store: MemoryLogStore, carried_out: bool) -> None:
+    outage = Outage(store, carried_out=carried_out)
+    unknown = unknown_outcome(outage)
+    with pytest.raises(CommitOutcomeUnknown, match="nobody can tell"):
+        unknown.resolve()
+    outage.over = True
+    assert unknown.resolve() == 1
+    assert unknown.resolve() == 1
+    assert keys(table_log(store)) == {"mine"}
+    assert table_log(store).snapshot().version == 1
+
+
+def test_an_unknown_outcome_that_another_commit_has_overtaken_is_settled_as_lost(store: MemoryLogStore) -> None:
+    outage = Outage(store)
+    unknown = unknown_outcome(outage)
+    table_log(store).commit(append(0, "other"))
+    outage.over = True
+    assert unknown.resolve() is None
+    assert keys(table_log(store)) == {"other"}
+
+
+def test_an_unknown_outcome_is_not_put_into_the_past(store: MemoryLogStore) -> None:
+    outage = Outage(store)
+    unknown = unknown_outcome(outage)
+    other = table_log(store)
+    for version in range(12):
+        other.commit(append(version, f"other-{version}"))
+    store.delete([commit_path(version) for version in range(10)])
+    outage.over = True
+    with pytest.raises(CommitOutcomeUnknown):
+        unknown.resolve()
+    with pytest.raises(FileNotFoundError):
+        store.read(commit_path(1))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, -1])
+def test_a_read_that_was_cut_off_is_no_other_writer(store: MemoryLogStore, cut: int) -> None:
+    cuts = iter([cut])
+
+    class Torn(FaultyLogStore):
+        def read(self, path: str) -> bytes:
+            data = super().read(path)
+            length = next(cuts, None) if path == commit_path(1) else None
+            return data if length is None else data[:length]
+
+    log = table_log(Torn(store, after=lambda path: TIMED_OUT))
+    log.snapshot()
+    assert log.commit(append(0, "a")).version == 1
+    assert table_log(store).snapshot().version == 1
 
 
 def test_an_outcome_that_stays_unknown_says_where_to_look(store: MemoryLogStore) -> None:
@@ -332,9 +570,6 @@ def test_an_attempt_that_makes_no_valid_table_is_never_put(store: MemoryLogStore
         attempt(0, added("a"), added("a")),
         attempt(0, metadata(), metadata()),
         attempt(NO_VERSION, added("a")),
-        append(0).__class__(
-            read_version=0, actions=deletion(0, "a").actions, operation=append(0).operation, is_blind_append=True, engine_info=ENGINE
-        ),
     ):
         with pytest.raises(ValueError, match=r"commit|append"):
             log.commit(twice)
@@ -376,3 +611,14 @@ def test_a_writer_that_slept_through_clean_up_does_not_land_in_the_gap(store: Me
     with pytest.raises(CorruptLogError, match="clean-up"):
         sleeper.commit(append(0, "late"))
     assert table_log(store).snapshot().version == 20
+
+
+def test_no_commit_follows_the_last_version_that_a_name_can_hold(store: MemoryLogStore) -> None:
+    last = 2**63 - 1
+    log = table_log(store)
+    log.commit(append(0, "a"))
+    log.checkpoint()
+    store.put(checkpoint_path(last), store.read(checkpoint_path(1)))
+    store.delete([hint_path(), commit_path(0), commit_path(1), checkpoint_path(1)])
+    with pytest.raises(UnsupportedOperationError, match="no version can follow 9223372036854775807"):
+        table_log(store).commit(append(last, "b"))

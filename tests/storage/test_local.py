@@ -1,15 +1,19 @@
-"""What the local store adds to the contract: processes, crashes, full disks, refused links, Hadoop's checksums."""
+"""What the local store adds to the contract: full disks, refused links, lost answers, what crashes leave, Hadoop's checksums.
+
+The contract itself is tested in ``tests/storage/testing/test_conformance.py``.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import itertools
 import os
-import signal
+import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,8 @@ from lakelog.core.errors import StorageError, StoreConfigurationError
 from lakelog.storage import local
 from lakelog.storage.local import LocalLogStore
 from lakelog.storage.log_store import AlreadyExists, Created, Unknown
+from lakelog.storage.testing import SimulatedCrash
+from tests.storage.testing.dying import dying_stores
 
 VERSION = "00000000000000000000.json"
 
@@ -50,82 +56,35 @@ def listed(folder: Path) -> list[str]:
     return [info.name for info in LocalLogStore().list_from(f"{folder}/")]
 
 
-RACER = """
-import sys
-from lakelog.storage.local import LocalLogStore
-from lakelog.storage.log_store import Created
-folder, writer, versions = sys.argv[1], sys.argv[2], int(sys.argv[3])
-store = LocalLogStore()
-for version in range(versions):
-    print("ready", flush=True)
-    sys.stdin.readline()
-    outcome = store.put_if_absent(f"{folder}/{version:020}.json", writer.encode() * 10000)
-    print("won" if outcome == Created() else "lost", flush=True)
-"""
+@pytest.mark.parametrize("write", ["put", "put_if_absent"])
+def test_a_writer_that_dies_leaves_hidden_temporaries_alone(tmp_path: Path, write: str) -> None:
+    left: set[tuple[str, ...]] = set()
+    for step, store in enumerate(dying_stores(LocalLogStore)):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        with suppress(SimulatedCrash):
+            getattr(store, write)(f"{folder}/{VERSION}", b"x" * 1000)
+        left.add(tuple("T" if name.startswith(f".{VERSION}.") and name.endswith(".tmp") else name for name in names(folder)))
+    steps = {(), ("T",), (VERSION,)}
+    assert left == (steps if write == "put" else steps | {("T", VERSION)})
 
 
-def test_processes_that_race_have_one_winner(folder: Path) -> None:
-    writers, versions = 5, 20
-    processes = [start(RACER, folder, writer, versions) for writer in range(writers)]
-    answers: list[list[str]] = []
-    for _ in range(versions):
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
-        answers.append([process.stdout.readline().strip() for process in processes if process.stdout])
-    for process in processes:
-        process.communicate()
-    assert [sorted(answer) for answer in answers] == [["lost"] * (writers - 1) + ["won"]] * versions
-    for version, answer in enumerate(answers):
-        assert (folder / f"{version:020}.json").read_bytes() == str(answer.index("won")).encode() * 10000
-    assert names(folder) == [f"{version:020}.json" for version in range(versions)]
+@pytest.mark.parametrize("name", ["back\\slash", "'\"\n", ".hidden", "y" * 200])
+def test_names_that_only_a_filesystem_takes(folder: Path, name: str) -> None:
+    store = LocalLogStore()
+    assert store.put_if_absent(f"{folder}/{name}", b"data") == Created()
+    assert [(info.name, store.read(info.path)) for info in store.list_from(f"{folder}/")] == [(name, b"data")]
+    store.delete([f"{folder}/{name}"])
+    assert names(folder) == []
 
 
-VICTIM = """
-import os, signal, sys
-from lakelog.storage.local import LocalLogStore
-path, step = sys.argv[1:]
-real_link, real_fsync, real_replace = os.link, os.fsync, os.replace
-def die(*_): os.kill(os.getpid(), signal.SIGKILL)
-def link_then_die(source, target): real_link(source, target); die()
-if step == "written": os.fsync = die
-if step == "synced": os.link = os.replace = die
-if step == "linked": os.link = link_then_die
-store = LocalLogStore()
-store.put(path, b"x" * 100000) if step == "synced" and path.endswith("_last_checkpoint") else store.put_if_absent(path, b"x" * 100000)
-"""
-
-
-@pytest.mark.parametrize("step", ["written", "synced"])
-def test_a_writer_killed_before_the_link_leaves_nothing_visible(folder: Path, step: str) -> None:
-    process = start(VICTIM, folder / VERSION, step)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    assert listed(folder) == []
-    assert [(name[0], name[-4:]) for name in names(folder)] == [(".", ".tmp")]
-    assert LocalLogStore().put_if_absent(f"{folder}/{VERSION}", b"next") == Created()
-
-
-def test_a_writer_killed_after_the_link_has_committed(folder: Path) -> None:
-    process = start(VICTIM, folder / VERSION, "linked")
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    assert listed(folder) == [VERSION]
-    assert (folder / VERSION).read_bytes() == b"x" * 100000
-    assert LocalLogStore().put_if_absent(f"{folder}/{VERSION}", b"next") == AlreadyExists()
-
-
-def test_a_writer_killed_before_the_replacement_leaves_the_old_file(folder: Path) -> None:
-    (folder / "_last_checkpoint").write_bytes(b"old")
-    process = start(VICTIM, folder / "_last_checkpoint", "synced")
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    assert listed(folder) == ["_last_checkpoint"]
-    assert (folder / "_last_checkpoint").read_bytes() == b"old"
+def test_a_plain_path_and_either_uri_are_one_file(folder: Path) -> None:
+    store = LocalLogStore()
+    spellings = [f"{folder}/{VERSION}", f"file:{folder}/{VERSION}", f"file://{folder}/{VERSION}", f"FILE://{folder}/{VERSION}"]
+    assert store.put_if_absent(spellings[1], b"data") == Created()
+    assert [store.put_if_absent(path, b"again") for path in spellings] == [AlreadyExists()] * 4
+    assert [[info.path for info in store.list_from(path)] for path in spellings] == [[path] for path in spellings]
+    assert [store.read(path) for path in spellings] == [b"data"] * 4
 
 
 TOO_LARGE = """
@@ -186,32 +145,6 @@ def test_nothing_is_visible_before_the_bytes_are_durable(folder: Path, monkeypat
     assert seen == [([], 5000), ([VERSION], -1)]
 
 
-def test_a_reader_beside_writers_meets_whole_files_alone(folder: Path) -> None:
-    store, done = LocalLogStore(), threading.Event()
-    size = 300_000
-
-    def write() -> None:
-        try:
-            for version in range(40):
-                store.put_if_absent(f"{folder}/{version:020}.json", b"%02d" % version * (size // 2))
-                store.put(f"{folder}/_last_checkpoint", b"%02d" % version * (size // 2))
-        finally:
-            done.set()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    sizes, contents = set(), set()
-    while not done.is_set():
-        for info in list(store.list_from(f"{folder}/"))[-2:]:
-            sizes.add(info.size)
-            data = store.read(info.path)
-            contents.add(data == data[:2] * (size // 2))
-    writer.join()
-    assert sizes <= {size}
-    assert contents <= {True}
-    assert len(listed(folder)) == 41
-
-
 def test_a_large_listing_is_read_until_two_readings_agree(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_listdir = os.listdir
     for version in (0, 1, 2):
@@ -219,6 +152,21 @@ def test_a_large_listing_is_read_until_two_readings_agree(folder: Path, monkeypa
     readings = iter([["0.json", "2.json"], ["0.json", "1.json", "2.json"]])
     monkeypatch.setattr(os, "listdir", lambda path: next(readings, None) or real_listdir(path))
     assert listed(folder) == ["0.json", "1.json", "2.json"]
+
+
+def test_a_listing_that_never_rests_ends_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = itertools.count(1)
+
+    def listdir(path: str) -> list[str]:
+        # A writer is as fast as this reader.
+        names = [f"{number:02}.json" for number in range(next(readings))]
+        (folder / names[-1]).touch()
+        return names
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    found = listed(folder)
+    assert found == [f"{number:02}.json" for number in range(len(found))]
+    assert 2 < len(found) < 20
 
 
 def test_listings_leave_out_temporaries_folders_and_what_vanished(folder: Path) -> None:
@@ -236,22 +184,6 @@ def test_listings_say_size_and_time(folder: Path) -> None:
     os.utime(folder / VERSION, ns=(0, 1_700_000_000_123_999_999))
     (info,) = LocalLogStore().list_from(f"file://{folder}/")
     assert (info.path, info.size, info.modification_time_ms) == (f"file://{folder}/{VERSION}", 3, 1_700_000_000_123)
-
-
-def test_folders_come_into_being_under_several_writers(tmp_path: Path) -> None:
-    store, barrier = LocalLogStore(), threading.Barrier(6)
-    outcomes: list[object] = []
-
-    def write(number: int) -> None:
-        barrier.wait()
-        outcomes.append(store.put_if_absent(f"{tmp_path}/a/b/c/{number}", b""))
-
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes == [Created()] * 6
 
 
 def test_every_new_folder_is_synced_into_the_one_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,23 +312,36 @@ def test_a_link_that_nobody_can_look_up_is_unknown(folder: Path, monkeypatch: py
     assert "Input/output error" in str(outcome.cause)
 
 
+def refuse_folder_sync(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    real_fsync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(code, os.strerror(code))
+        real_fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
 def test_a_folder_that_cannot_be_synced_makes_the_outcome_unknown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_sync_folder", refuse(errno.EIO))
+    refuse_folder_sync(monkeypatch, errno.EIO)
     outcome = LocalLogStore().put_if_absent(f"{folder}/{VERSION}", b"ours")
     assert isinstance(outcome, Unknown)
     assert (folder / VERSION).read_bytes() == b"ours"
 
 
+def test_a_put_into_a_folder_that_cannot_be_synced_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_folder_sync(monkeypatch, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        LocalLogStore().put(f"{folder}/_last_checkpoint", b"new")
+    assert names(folder) == ["_last_checkpoint"]
+
+
 def test_a_filesystem_without_folder_sync_is_no_trouble(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real_fsync = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        real_fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
+    refuse_folder_sync(monkeypatch, errno.EINVAL)
     assert LocalLogStore().put_if_absent(f"{folder}/{VERSION}", b"ours") == Created()
+    LocalLogStore().put(f"{folder}/_last_checkpoint", b"new")
+    assert names(folder) == [VERSION, "_last_checkpoint"]
 
 
 def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:

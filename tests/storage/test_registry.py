@@ -13,7 +13,7 @@ from lakelog.storage import configure, log_store_for
 from lakelog.storage.local import LocalLogStore
 from lakelog.storage.log_store import LogStore
 from lakelog.storage.registry import SCHEMES, SHORT_NAMES, scheme_of
-from tests.storage.memory import MemoryLogStore
+from lakelog.storage.testing.memory import MemoryLogStore
 
 OWN = f"{__name__}.OwnStore"
 

@@ -8,6 +8,7 @@ import pytest
 from lakelog.core.commit_info import write
 from lakelog.core.errors import (
     CorruptLogError,
+    InvalidTablePropertyError,
     MissingCommitError,
     NotADeltaTableError,
     UnsupportedFeatureError,
@@ -15,6 +16,7 @@ from lakelog.core.errors import (
 )
 from lakelog.core.last_checkpoint import LastCheckpoint
 from lakelog.storage.table_log import TableLog
+from lakelog.storage.testing.memory import MemoryLogStore
 from tests.storage.counting import CountingLogStore
 from tests.storage.logs import (
     ROOT,
@@ -32,7 +34,6 @@ from tests.storage.logs import (
     metadata,
     table_log,
 )
-from tests.storage.memory import MemoryLogStore
 
 NO_CHECKPOINTS = {"delta.checkpointInterval": "1000000"}
 
@@ -378,3 +379,19 @@ def test_a_commit_file_without_a_byte_is_no_commit(store: MemoryLogStore, log: T
     with pytest.raises(CorruptLogError, match="empty"):
         table_log(store).snapshot()
 
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "9" * 5000])
+def test_an_enablement_version_that_is_none_is_told_in_few_words(store: MemoryLogStore, text: str) -> None:
+    table_log(store).commit(creation(configuration={"delta.inCommitTimestampEnablementVersion": text}))
+    turned_on = store.read(commit_path(0)).replace(b'"configuration":{', b'"configuration":{"delta.enableInCommitTimestamps":"true",')
+    store.put(commit_path(0), turned_on)
+    with pytest.raises(InvalidTablePropertyError, match="not a version") as caught:
+        table_log(store).version_at_timestamp(1_700_000_000_000)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_partition_column_that_the_schema_lacks_makes_no_table(store: MemoryLogStore) -> None:
+    bad = dataclasses.replace(metadata(), partition_columns=("gone",))
+    with pytest.raises(CorruptLogError, match=r"partition columns \['gone'\], which the schema does not have"):
+        table_log(store).commit(dataclasses.replace(creation(), actions=(creation().actions[0], bad)))

@@ -405,7 +405,7 @@ def parse_line(line: bytes) -> Action:
     """
     value = load_json(line)
     if not isinstance(value, dict) or len(value) != 1:
-        found = f"an object with the keys {sorted(value)}" if isinstance(value, dict) else shown(value)
+        found = f"an object with the keys {shown(sorted(value))}" if isinstance(value, dict) else shown(value)
         raise CorruptLogError(f"an action must be an object with one key, found {found}")
     ((name, inner),) = value.items()
     kind = _KINDS.get(name)

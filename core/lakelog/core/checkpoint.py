@@ -7,6 +7,7 @@ holds, not by its file name, and refused by the feature's name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +18,14 @@ from lakelog.core.errors import CorruptLogError, UnsupportedFeatureError
 from lakelog.core.file_columns import (
     DELETION_VECTOR,
     FILES_SCHEMA,
+    MISFITS,
     STRING_MAP,
     TOMBSTONES_SCHEMA,
+    conform,
     structs_to_files,
     structs_to_tombstones,
 )
+from lakelog.core.records import shown
 from lakelog.core.replay import LogState
 from lakelog.core.snapshot import Snapshot
 from lakelog.core.struct_stats import stats_to_json
@@ -138,49 +142,73 @@ def read_checkpoint(batches: Iterable[pa.RecordBatch], *, version: int, root: st
         CorruptLogError: no protocol or no metadata, a file twice, or a column of the wrong type.
         UnsupportedFeatureError: the content follows the V2 spec.
     """
-    files: list[pa.RecordBatch] = []
-    tombstones: list[pa.RecordBatch] = []
-    protocols: list[Protocol] = []
-    metadatas: list[Metadata] = []
-    transactions: dict[str, SetTransaction] = {}
-    domains: dict[str, DomainMetadata] = {}
+    rows = _Rows(version, root)
     for batch in batches:
+        try:
+            # A file can say of a text that it is UTF-8, or of a map where it ends, what is not so.
+            batch.validate(full=True)
+            rows.add(batch)
+        except MISFITS as error:
+            raise CorruptLogError(
+                f"Delta table {root}: the checkpoint of version {version} holds values that do not fit: {shown(str(error))}"
+            ) from error
+    return rows.state()
+
+
+class _Rows:
+    """What the batches of a checkpoint hold, gathered."""
+
+    def __init__(self, version: int, root: str) -> None:
+        self._version = version
+        self._root = root
+        self._files: list[pa.RecordBatch] = []
+        self._tombstones: list[pa.RecordBatch] = []
+        self._protocols: list[Protocol] = []
+        self._metadatas: list[Metadata] = []
+        self._transactions: dict[str, SetTransaction] = {}
+        self._domains: dict[str, DomainMetadata] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Raises `MISFITS` besides the errors of `read_checkpoint`."""
         if any(_present(batch, name) is not None for name in ("checkpointMetadata", "sidecar")):
             raise UnsupportedFeatureError(
-                f"Delta table {root}: the checkpoint of version {version} follows the V2 spec (table feature v2Checkpoint), "
+                f"Delta table {self._root}: the checkpoint of version {self._version} follows the V2 spec (table feature v2Checkpoint), "
                 "which this lakelog does not read. Use a newer lakelog, or drop the feature from the table.",
                 features=["v2Checkpoint"],
             )
         if (adds := _present(batch, "add")) is not None:
-            files.append(structs_to_files(_with_json_stats(adds), root))
+            self._files.append(structs_to_files(_with_json_stats(adds), self._root))
         if (removes := _present(batch, "remove")) is not None:
-            tombstones.append(structs_to_tombstones(removes, root))
-        protocols.extend(Protocol.from_json(row) for row in _rows(batch, "protocol"))
-        metadatas.extend(Metadata.from_json(_METADATA_DEFAULTS | row) for row in _rows(batch, "metaData"))
+            self._tombstones.append(structs_to_tombstones(removes, self._root))
+        self._protocols.extend(Protocol.from_json(row) for row in _rows(batch, "protocol"))
+        self._metadatas.extend(Metadata.from_json(_METADATA_DEFAULTS | row) for row in _rows(batch, "metaData"))
         for row in _rows(batch, "txn"):
             transaction = SetTransaction.from_json(row)
-            transactions[transaction.app_id] = transaction
+            self._transactions[transaction.app_id] = transaction
         for row in _rows(batch, "domainMetadata"):
             domain = DomainMetadata.from_json({"configuration": "", "removed": False} | row)
             if not domain.removed:
-                domains[domain.domain] = domain
-    if len(protocols) != 1 or len(metadatas) != 1:
-        raise CorruptLogError(
-            f"Delta table {root}: the checkpoint of version {version} holds {len(protocols)} protocol and {len(metadatas)} metaData "
-            "actions instead of one each"
+                self._domains[domain.domain] = domain
+
+    def state(self) -> LogState:
+        """Raises as `read_checkpoint`."""
+        table = f"Delta table {self._root}: the checkpoint of version {self._version}"
+        if len(self._protocols) != 1 or len(self._metadatas) != 1:
+            raise CorruptLogError(
+                f"{table} holds {len(self._protocols)} protocol and {len(self._metadatas)} metaData actions instead of one each"
+            )
+        files = pa.Table.from_batches(self._files, schema=FILES_SCHEMA)
+        if pc.count_distinct(files["key"]).as_py() != files.num_rows:
+            raise CorruptLogError(f"{table} holds a file twice")
+        return LogState(
+            version=self._version,
+            protocol=self._protocols[0],
+            metadata=self._metadatas[0],
+            files=files,
+            tombstones=pa.Table.from_batches(self._tombstones, schema=TOMBSTONES_SCHEMA),
+            transactions=self._transactions,
+            domains=self._domains,
         )
-    files_table = pa.Table.from_batches(files, schema=FILES_SCHEMA)
-    if pc.count_distinct(files_table["key"]).as_py() != files_table.num_rows:
-        raise CorruptLogError(f"Delta table {root}: the checkpoint of version {version} holds a file twice")
-    return LogState(
-        version=version,
-        protocol=protocols[0],
-        metadata=metadatas[0],
-        files=files_table,
-        tombstones=pa.Table.from_batches(tombstones, schema=TOMBSTONES_SCHEMA),
-        transactions=transactions,
-        domains=domains,
-    )
 
 
 _METADATA_DEFAULTS: dict[str, object] = {"format": {"provider": "parquet"}, "partitionColumns": [], "configuration": {}}
@@ -244,7 +272,9 @@ def _rows(batch: pa.RecordBatch, name: str) -> list[dict[str, object]]:
     structs = _present(batch, name)
     if structs is None:
         return []
-    rows = (_plain(struct.as_py(), structs.type) for struct in structs)
+    # Fields that the protocol does not give the action may hold what has no JSON.
+    known = conform(structs, CHECKPOINT_SCHEMA.field(name).type)
+    rows = (_plain(struct.as_py(), known.type) for struct in known)
     return [row for row in rows if isinstance(row, dict)]
 
 
@@ -265,8 +295,10 @@ def _with_json_stats(adds: pa.StructArray) -> pa.StructArray:
     columns: dict[str, Any] = dict(zip(names, adds.flatten(), strict=True))
     parsed = columns.pop("stats_parsed")
     json_stats = columns.get("stats")
-    if json_stats is None:
-        columns["stats"] = stats_to_json(parsed)
-    elif json_stats.null_count:
-        columns["stats"] = pc.coalesce(json_stats.cast(pa.string()), stats_to_json(parsed))
+    # Statistics only ever spare work: what cannot be read as such is as good as absent.
+    with suppress(*MISFITS):
+        if json_stats is None:
+            columns["stats"] = stats_to_json(parsed)
+        elif json_stats.null_count:
+            columns["stats"] = pc.coalesce(json_stats.cast(pa.string()), stats_to_json(parsed))
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))

@@ -1,4 +1,4 @@
-"""A commit attempt as a value, its bytes, and what the commits that landed before it mean for it.
+"""A commit attempt as a value: what was read, what is to be committed, under which isolation; and its bytes.
 
 The first line of every commit file is ``commitInfo`` with a ``txnId`` of the attempt's own, by which an attempt whose
 outcome the store left unknown finds itself again.
@@ -6,15 +6,14 @@ outcome the store left unknown finds itself again.
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-
-import orjson
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from lakelog.core.actions import (
     Action,
+    AddCDCFile,
     AddFile,
     CommitInfo,
     DomainMetadata,
@@ -22,27 +21,59 @@ from lakelog.core.actions import (
     Protocol,
     RemoveFile,
     SetTransaction,
-    parse_line,
     serialize_commit,
 )
 from lakelog.core.commit_info import Operation, commit_info
-from lakelog.core.errors import (
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    CorruptLogError,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-    ProtocolChangedException,
-    UnsupportedOperationError,
-)
+from lakelog.core.errors import UnsupportedOperationError
+from lakelog.core.paths import Strings
+from lakelog.core.predicates import Predicate
 from lakelog.core.snapshot import Snapshot
 from lakelog.core.table_features import check_writable
+from lakelog.core.table_properties import ISOLATION_LEVEL
 
 # What a table that does not exist yet counts as having been read at.
 NO_VERSION = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation(StrEnum):
+    """How much of what landed meanwhile stands in an attempt's way, strongest first (``commitInfo.isolationLevel``).
+
+    SERIALIZABLE: the outcome is that of the commits one after the other in the order of their versions.
+    WRITE_SERIALIZABLE: that of some order of the writes; a blind append may count as coming after a write that did not see it.
+    SNAPSHOT: files that were added are nobody's concern; only for commits that change no data.
+    """
+
+    SERIALIZABLE = "Serializable"
+    WRITE_SERIALIZABLE = "WriteSerializable"
+    SNAPSHOT = "SnapshotIsolation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reads:
+    """What a transaction read of the table to decide what it commits.
+
+    Attributes:
+        predicates: rows for which any one of them is true were read; columns by the exact names of the schema that was read.
+        files: strings, ``path`` of the ``add`` actions whose rows were read, as the log spells them; None for none.
+        whole_table: everything was read; stands for the predicate TRUE and for every file.
+        app_ids: applications whose last transaction version was asked for.
+    """
+
+    predicates: tuple[Predicate, ...] = ()
+    files: Strings | None = None
+    whole_table: bool = False
+    app_ids: frozenset[str] = frozenset()
+
+    @property
+    def rows(self) -> bool:
+        """Whether rows were read, or might have been had there been any."""
+        return self.whole_table or bool(self.predicates) or (self.files is not None and len(self.files) > 0)
+
+
+NOTHING = Reads()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CommitAttempt:
     """What a transaction wants to commit.
 
@@ -51,196 +82,137 @@ class CommitAttempt:
             the protocol and the metadata.
         actions: without ``commitInfo``.
         operation: for ``commitInfo``.
-        is_blind_append: it only adds files, and read nothing to decide which.
         engine_info: ``lakelog/<version>``.
+        reads: what the actions depend on.
         user_metadata: free text for ``commitInfo``.
-        isolation_level: for ``commitInfo``.
+        joins: where it creates the table and another writer does so first with an equal schema, partitioning, protocol and
+            properties, its files are appended to that table.
     """
 
     read_version: int
     actions: tuple[Action, ...]
     operation: Operation
-    is_blind_append: bool
     engine_info: str
+    reads: Reads = field(default=NOTHING)
     user_metadata: str | None = None
-    isolation_level: str = "Serializable"
+    joins: bool = False
+
+    @property
+    def is_blind_append(self) -> bool:
+        """It changes no file but by adding, and read no row to decide which."""
+        return not self.reads.rows and not any(isinstance(action, RemoveFile | AddCDCFile) for action in self.actions)
+
+    @property
+    def adds_rows(self) -> bool:
+        """A file with new or changed rows is added."""
+        return any(isinstance(action, AddFile) and action.data_change for action in self.actions)
+
+    @property
+    def removes_rows(self) -> bool:
+        """A file is removed for the sake of its rows, not to rearrange them."""
+        return any(isinstance(action, RemoveFile) and action.data_change for action in self.actions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedCommit:
     """An attempt with its ``commitInfo``. The bytes do not depend on the version at which they land.
 
     Attributes:
         attempt: what was prepared.
+        isolation: the level that it commits under.
         txn_id: fresh for the attempt, the same over all its retries.
         timestamp_ms: when it was prepared.
         data: the commit file.
     """
 
     attempt: CommitAttempt
+    isolation: Isolation
     txn_id: str
     timestamp_ms: int
     data: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandedCommit:
-    """What another attempt must know of a commit that landed.
+def isolation_of(attempt: CommitAttempt, snapshot: Snapshot | None) -> Isolation:
+    """The level that an attempt commits under: the table's, or `Isolation.SNAPSHOT` for one that only rearranges rows.
 
-    Attributes:
-        version: where it landed.
-        txn_id: its ``commitInfo.txnId``.
-        operation: its ``commitInfo.operation``.
-        engine_info: its ``commitInfo.engineInfo``.
-        changes_protocol: it holds a ``protocol`` action.
-        changes_metadata: it holds a ``metaData`` action.
-        app_ids: applications whose ``txn`` it wrote.
-        domains: metadata domains that it wrote.
-        added: number of ``add`` actions.
-        removed: number of ``remove`` actions.
+    ``delta.isolationLevel`` decides, of the metadata that the attempt commits before that of the table. A table that says
+    ``SnapshotIsolation`` is held Serializable: under that level a write would pass over appends that it should have seen.
+
+    Args:
+        snapshot: the table that was read, None where the attempt creates it.
+
+    Raises:
+        InvalidTablePropertyError: the property's value is none of the levels.
     """
-
-    version: int
-    txn_id: str | None
-    operation: str | None
-    engine_info: str | None
-    changes_protocol: bool
-    changes_metadata: bool
-    app_ids: frozenset[str]
-    domains: frozenset[str]
-    added: int
-    removed: int
-
-    def describe(self) -> str:
-        """``version 7 (WRITE by lakelog/0.1: 1 file added, 0 removed)``."""
-        operation, engine = self.operation or "an unnamed operation", self.engine_info or "an unnamed engine"
-        files = f"{self.added} file{'' if self.added == 1 else 's'} added, {self.removed} removed"
-        return f"version {self.version} ({operation} by {engine}: {files})"
+    own = next((action for action in attempt.actions if isinstance(action, Metadata)), None)
+    configuration = own.configuration if own is not None else {} if snapshot is None else snapshot.metadata.configuration
+    level = Isolation(ISOLATION_LEVEL.of(configuration))
+    rearranges = all(isinstance(action, AddFile | RemoveFile) and not action.data_change for action in attempt.actions)
+    if rearranges and (level is not Isolation.WRITE_SERIALIZABLE or not attempt.operation.changes_data):
+        return Isolation.SNAPSHOT
+    return Isolation.SERIALIZABLE if level is Isolation.SNAPSHOT else level
 
 
-def prepare(attempt: CommitAttempt, *, timestamp_ms: int, txn_id: str) -> PreparedCommit:
+def prepare(attempt: CommitAttempt, *, timestamp_ms: int, txn_id: str, isolation: Isolation) -> PreparedCommit:
     """The attempt's bytes, ``commitInfo`` first.
 
     Args:
         attempt: what to commit.
         timestamp_ms: the clock.
         txn_id: a fresh UUID.
+        isolation: from `isolation_of`.
 
     Raises:
         ValueError: the actions break the protocol's rules for one commit (two protocols, a path added twice, a table
-            created without metadata, a blind append that removes), which is the caller's mistake.
+            created without metadata), which is the caller's mistake.
     """
     _check_shape(attempt)
     info = commit_info(
         attempt.operation,
         timestamp_ms=timestamp_ms,
         read_version=None if attempt.read_version == NO_VERSION else attempt.read_version,
-        isolation_level=attempt.isolation_level,
+        isolation_level=isolation.value,
         is_blind_append=attempt.is_blind_append,
         txn_id=txn_id,
         engine_info=attempt.engine_info,
         user_metadata=attempt.user_metadata,
     )
     data = serialize_commit([info, *attempt.actions])
-    return PreparedCommit(attempt=attempt, txn_id=txn_id, timestamp_ms=timestamp_ms, data=data)
+    return PreparedCommit(attempt=attempt, isolation=isolation, txn_id=txn_id, timestamp_ms=timestamp_ms, data=data)
 
 
 def check_allowed(attempt: CommitAttempt, snapshot: Snapshot) -> None:
-    """That the table as read lets lakelog make this commit.
+    """That the table lets lakelog make this commit.
 
     Raises:
         UnsupportedFeatureError: a writer feature that is active on the table is not implemented.
         UnsupportedOperationError: the table is append-only and the attempt removes data.
     """
     check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root)
-    removes_data = any(isinstance(action, RemoveFile) and action.data_change for action in attempt.actions)
-    if removes_data and snapshot.properties.append_only:
+    if attempt.removes_rows and snapshot.properties.append_only:
         raise UnsupportedOperationError(
             f"Delta table {snapshot.root}: {attempt.operation.name} removes data, but the table is append-only "
             "(table property delta.appendOnly = true). Unset the property first."
         )
 
 
-def landed_commit(version: int, data: bytes, source: str) -> LandedCommit:
-    """What a commit file says to those who come after it; its files are counted, not held.
-
-    Raises:
-        CorruptLogError: a line is not a valid action; names the source.
-    """
-    info = CommitInfo()
-    kinds: Counter[str] = Counter()
-    app_ids: set[str] = set()
-    domains: set[str] = set()
-    for line in io.BytesIO(data):
-        if line.isspace():
-            continue
-        try:
-            action = orjson.loads(line)
-            ((kind, value),) = action.items()
-            if kind == "commitInfo":
-                info = CommitInfo.from_json(value)
-            elif kind == "txn":
-                app_ids.add(SetTransaction.from_json(value).app_id)
-            elif kind == "domainMetadata":
-                domains.add(DomainMetadata.from_json(value).domain)
-        except (ValueError, AttributeError, CorruptLogError) as error:
-            raise CorruptLogError(f"{source} is damaged: {error}. Restore the file.") from error
-        kinds[kind] += 1
-    return LandedCommit(
-        version=version,
-        txn_id=info.txn_id,
-        operation=info.operation,
-        engine_info=info.engine_info,
-        changes_protocol=kinds["protocol"] > 0,
-        changes_metadata=kinds["metaData"] > 0,
-        app_ids=frozenset(app_ids),
-        domains=frozenset(domains),
-        added=kinds["add"],
-        removed=kinds["remove"],
-    )
-
-
-def commit_info_of(data: bytes) -> CommitInfo | None:
-    """The ``commitInfo`` of a commit file, None where it has none or is damaged. Only the lines that may hold it are parsed."""
-    for line in io.BytesIO(data):
-        if b'"commitInfo"' not in line:
-            continue
-        try:
-            action = parse_line(line)
-        except CorruptLogError:
-            continue
-        if isinstance(action, CommitInfo):
-            return action
-    return None
-
-
-def conflict(attempt: CommitAttempt, winner: LandedCommit, *, root: str) -> DeltaConcurrentModificationException | None:
-    """Why the attempt must not be repeated after ``winner``, None when it may.
-
-    A blind append of files alone passes any commit that leaves protocol, metadata and its own transaction ids and
-    domains as they were; everything else read something that the winner may have changed.
-    """
-    landed = f"Delta table {root}: {winner.describe()} landed after version {attempt.read_version}, which this transaction read"
-    again = "Read the table again and run the operation again."
-    if attempt.read_version == NO_VERSION:
-        return ConcurrentWriteException(
-            f"Delta table {root}: another writer created the table first: {winner.describe()}. Run the write again to add to that table."
-        )
-    if winner.changes_protocol:
-        return ProtocolChangedException(f"{landed}, and changed the table's protocol. {again}")
-    if winner.changes_metadata:
-        return MetadataChangedException(f"{landed}, and changed the table's metadata. {again}")
-    own_apps = {action.app_id for action in attempt.actions if isinstance(action, SetTransaction)}
-    if shared := sorted(own_apps & winner.app_ids):
-        return ConcurrentTransactionException(f"{landed}, and wrote for the same application {shared}. {again}")
-    own_domains = {action.domain for action in attempt.actions if isinstance(action, DomainMetadata)}
-    if shared := sorted(own_domains & winner.domains):
-        return ConcurrentTransactionException(f"{landed}, and wrote the same metadata domain {shared}. {again}")
-    if not attempt.is_blind_append or any(isinstance(action, Metadata | Protocol) for action in attempt.actions):
-        return ConcurrentWriteException(
-            f"{landed}, and {attempt.operation.name} is not a blind append that could follow any other commit. {again}"
-        )
-    return None
+def joined(attempt: CommitAttempt, snapshot: Snapshot) -> CommitAttempt | None:
+    """A creating attempt as an append to the table that another writer created first; None where the two tables differ or it must not."""
+    if not attempt.joins:
+        return None
+    # What the other wrote of the same application may be this very write, and of the same domain would be overwritten unseen.
+    apps = attempt.reads.app_ids | {action.app_id for action in attempt.actions if isinstance(action, SetTransaction)}
+    domains = {action.domain for action in attempt.actions if isinstance(action, DomainMetadata)}
+    if apps & snapshot.transactions.keys() or domains & snapshot.domains.keys():
+        return None
+    protocol = next(action for action in attempt.actions if isinstance(action, Protocol))
+    metadata = next(action for action in attempt.actions if isinstance(action, Metadata))
+    there = snapshot.metadata
+    same = replace(metadata, id=there.id, created_time=there.created_time, name=there.name, description=there.description)
+    if same != there or protocol != snapshot.protocol:
+        return None
+    actions = tuple(action for action in attempt.actions if not isinstance(action, Protocol | Metadata))
+    return replace(attempt, read_version=snapshot.version, actions=actions)
 
 
 def _check_shape(attempt: CommitAttempt) -> None:
@@ -252,8 +224,6 @@ def _check_shape(attempt: CommitAttempt) -> None:
             raise ValueError(f"a commit that creates a table holds a {kind.kind} action")
     if kinds[CommitInfo]:
         raise ValueError("commitInfo is made when the attempt is prepared")
-    if attempt.is_blind_append and kinds[RemoveFile]:
-        raise ValueError("a blind append removes no file")
     for added in (True, False):
         keys = _paths(attempt.actions, AddFile if added else RemoveFile)
         if len(set(keys)) != len(keys):

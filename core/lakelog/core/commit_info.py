@@ -14,8 +14,10 @@ from lakelog.core.actions import CommitInfo
 from lakelog.core.errors import InvalidOptionError
 from lakelog.core.records import JSON
 
-SERIALIZABLE = "Serializable"
-SNAPSHOT_ISOLATION = "SnapshotIsolation"
+# Operations that rearrange rows or describe them, as delta-spark's ``changesData`` has it.
+_REARRANGING = frozenset(
+    {"OPTIMIZE", "REORG", "COMPUTE STATS", "ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL", "REMOVE COLUMN MAPPING"}
+)
 
 _SAVE_MODES = {
     "append": "Append",
@@ -40,6 +42,11 @@ class Operation:
     name: str
     parameters: Mapping[str, JSON] = field(default_factory=dict)
     metrics: Mapping[str, int | str] = field(default_factory=dict)
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether operations of this name are for changing rows, whatever one commit of theirs does."""
+        return self.name not in _REARRANGING
 
     def with_metrics(self, metrics: Mapping[str, int | str]) -> Operation:
         """The same operation with more metrics; equal names take the new value."""

@@ -41,11 +41,19 @@ A message names the table, what was asked, and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 class LakelogError(Exception):
-    """Root of every error raised by lakelog."""
+    """Root of every error raised by lakelog. Errors copy and pickle with all that they carry."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own way calls the class with the message alone, which those that must be told more refuse.
+        return _rebuilt, (type(self), self.args), self.__getstate__()
+
+
+def _rebuilt(kind: type[LakelogError], args: tuple[object, ...]) -> LakelogError:
+    return kind.__new__(kind, *args)
 
 
 class InvalidRequestError(LakelogError):
@@ -180,7 +188,20 @@ class SessionNotEnabledError(LakelogError):
 
 
 class DeltaConcurrentModificationException(LakelogError):
-    """Another writer committed something that this transaction must not ignore."""
+    """Another writer committed something that this transaction must not ignore.
+
+    Args:
+        message: what the user reads.
+        winner_version: the version of the commit that stands in the way.
+        rule: the rule of the conflict check that objected.
+        partition: the partition in which both met, as the message spells it.
+    """
+
+    def __init__(self, message: str, *, winner_version: int | None = None, rule: str | None = None, partition: str | None = None) -> None:
+        super().__init__(message)
+        self.winner_version = winner_version
+        self.rule = rule
+        self.partition = partition
 
 
 class ConcurrentWriteException(DeltaConcurrentModificationException):
@@ -212,15 +233,38 @@ class ConcurrentTransactionException(DeltaConcurrentModificationException):
 
 
 class CommitOutcomeUnknown(LakelogError):
-    """Nobody could tell whether the commit landed; its data files must stay.
+    """Nobody could tell whether the commit landed; its data files must stay until `resolve` has told.
 
     Args:
         message: what the user reads.
         version: the version that was attempted.
         txn_id: the attempt's ``commitInfo.txnId``.
+        settle: what `resolve` does; None where only the message is at hand, as after pickling.
     """
 
-    def __init__(self, message: str, *, version: int, txn_id: str) -> None:
+    def __init__(self, message: str, *, version: int, txn_id: str, settle: Callable[[], int | None] | None = None) -> None:
         super().__init__(message)
         self.version = version
         self.txn_id = txn_id
+        self._settle = settle
+
+    def resolve(self) -> int | None:
+        """Settle the outcome now: the same bytes go to the same version again, and what is there is read.
+
+        Returns:
+            The version, if the commit landed or has landed now. None, if another writer's commit holds the version: nothing of this
+            one is or will be in the table, and the operation may be run again.
+
+        Raises:
+            CommitOutcomeUnknown: the store still does not tell; call it again later.
+            UnsupportedOperationError: this error was pickled, and what it would have to repeat is gone with its process.
+        """
+        if self._settle is None:
+            raise UnsupportedOperationError(
+                f"Only the process that attempted version {self.version} can settle it. Look for txnId {self.txn_id} in the commit "
+                "file of that version instead: if it is there, the commit landed; if another commit is there, run the operation again."
+            )
+        return self._settle()
+
+    def __getstate__(self) -> object:
+        return {**self.__dict__, "_settle": None}

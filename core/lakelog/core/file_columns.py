@@ -7,7 +7,7 @@ PROTOCOL.md ("Action Reconciliation") gives a logical file: canonical path, ``|`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakelog.core.actions import AddFile, DeletionVectorDescriptor, RemoveFile
 from lakelog.core.arrow_text import join_text
 from lakelog.core.errors import CorruptLogError
-from lakelog.core.paths import canonical_keys
+from lakelog.core.paths import FEW, canonical_key, canonical_keys
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 
@@ -58,13 +58,28 @@ _TOMBSTONE_FIELDS: list[pa.Field[Any]] = [
 ]
 TOMBSTONES_SCHEMA = pa.schema(_TOMBSTONE_FIELDS)
 
+
+def _sort(data_type: pa.DataType) -> str:
+    if pa.types.is_map(data_type):
+        return "map"
+    if pa.types.is_struct(data_type):
+        return "struct"
+    return "integer" if pa.types.is_integer(data_type) else "other"
+
+
+# Name, sort and type of every field but the last, ``key``.
+_READ_AS = {
+    kind: [(field.name, _sort(field.type), field.type) for field in fields[:-1]]
+    for kind, fields in (("add", _FILE_FIELDS), ("remove", _TOMBSTONE_FIELDS))
+}
+
 _REQUIRED: Mapping[str, Sequence[str]] = {
     "add": ("path", "partitionValues", "size", "modificationTime"),
     "remove": ("path",),
 }
 
 # What Arrow raises for a value that does not fit the column, and Python for a row that is no object.
-_MISFITS = (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError)
+MISFITS = (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError)
 
 JsonRow: TypeAlias = dict[str, object]
 
@@ -152,8 +167,11 @@ def logical_keys(paths: pa.StringArray, vectors: pa.StructArray, root: str) -> p
     Raises:
         PathEscapesTableError: a path leaves the table by ``..``.
     """
+    plain = vectors.null_count == len(vectors)
+    if plain and not paths.null_count and len(paths) <= FEW:
+        return pa.array([f"{canonical_key(path, root)}|" for path in cast(list[str], paths.to_pylist())], pa.string())
     keys = canonical_keys(paths, root)
-    if vectors.null_count == len(vectors):
+    if plain:
         return join_text(keys, "|")
     storage, location, offset = (pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset"))
     at = join_text("@", offset.cast(pa.string())).fill_null("")
@@ -164,19 +182,30 @@ def _rows_to_batch(rows: Sequence[JsonRow], schema: pa.Schema, kind: str, root: 
     # Any: what the stubs call an array depends on its type, which the schema gives here.
     columns: dict[str, Any] = {}
     try:
-        for field in schema:
-            if field.name == "key":
+        for name, sort, data_type in _READ_AS[kind]:
+            values: list[object] = [row.get(name) for row in rows]
+            if values.count(None) == len(values):
+                columns[name] = pa.nulls(len(values), type=data_type)
                 continue
-            values: list[object] = [row.get(field.name) for row in rows]
-            if pa.types.is_map(field.type):
+            if sort == "map":
                 values = [None if value is None else list(value.items()) for value in values]  # type: ignore[attr-defined]
-            columns[field.name] = pa.array(values, type=field.type)
-    except _MISFITS as error:
+            elif sort == "integer":
+                _refuse_fractions(values)
+            elif sort == "struct":
+                _refuse_fractions([part for value in values if value is not None for part in value.values()])  # type: ignore[attr-defined]
+            columns[name] = pa.array(values, type=data_type)
+    except MISFITS as error:
         raise MisfitError(str(error)) from error
     if any(columns[name].null_count for name in _REQUIRED[kind]):
         raise MisfitError("a required field is missing")
     columns["key"] = logical_keys(columns["path"], columns["deletionVector"], root)
-    return pa.RecordBatch.from_pydict(columns, schema=schema)
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+
+
+def _refuse_fractions(values: Sequence[object]) -> None:
+    """Arrow would cut 1.5, and what is too large for 64 bits comes out of JSON as a float."""
+    if float in set(map(type, values)):
+        raise TypeError("a number with a fraction, or one of more than 64 bits, in a field of integers")
 
 
 def _structs_to_batch(structs: pa.StructArray, schema: pa.Schema, kind: str, root: str) -> pa.RecordBatch:
@@ -193,7 +222,7 @@ def _structs_to_batch(structs: pa.StructArray, schema: pa.Schema, kind: str, roo
             continue
         try:
             columns[field.name] = conform(child, field.type)
-        except _MISFITS as error:
+        except MISFITS as error:
             raise CorruptLogError(
                 f"checkpoint column {kind}.{field.name} has type {child.type}, which does not fit {field.type}"
             ) from error

@@ -18,7 +18,10 @@ from lakelog.core.errors import CorruptLogError
 _Json: TypeAlias = "bool | _Number | str | list[_Json] | dict[str, _Json] | None"
 
 # The hint is read before anything is known about the table: what is absurdly large is damaged.
-_MAX_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 16 * 1024 * 1024
+# Of the path to one value, and of the whole canonical form, which repeats the path for every value.
+_MAX_PATH = 64 * 1024
+_MAX_CANONICAL = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +122,15 @@ def _no_constant(name: str) -> _Json:
 
 
 def _checksum(value: dict[str, _Json]) -> str:
+    pairs: list[tuple[str, str]] = []
+    size = 0
     try:
-        pairs = [pair for name, item in value.items() if name != "checksum" for pair in _flatten(_quoted(name), item)]
+        for name, item in value.items():
+            for path, leaf in _flatten(_quoted(name), item) if name != "checksum" else ():
+                size += len(path) + len(leaf)
+                if size > _MAX_CANONICAL:
+                    raise CorruptLogError("_last_checkpoint has a canonical form that is absurdly large")
+                pairs.append((path, leaf))
     except (UnicodeEncodeError, RecursionError) as error:
         raise CorruptLogError(f"_last_checkpoint has no canonical form: {error}") from error
     pairs.sort(key=lambda pair: pair[0].encode())
@@ -128,6 +138,8 @@ def _checksum(value: dict[str, _Json]) -> str:
 
 
 def _flatten(path: str, value: _Json) -> Iterator[tuple[str, str]]:
+    if len(path) > _MAX_PATH:
+        raise CorruptLogError("_last_checkpoint has keys that are absurdly long")
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _flatten(f"{path}+{_quoted(name)}", item)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.core.errors import CorruptLogError, PartitionColumnError
+from lakelog.core.records import shown
 from lakelog.core.schema import DataType, DecimalType, PrimitiveType, to_arrow_type
 
 Texts: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
@@ -25,7 +26,9 @@ _DAY = 86_400_000_000
 _CYCLE = 146_097
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _INTEGER_FORM = re.compile(r"[+-]?[0-9]+")
-_NUMBER_FORM = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# Arrow reads such decimals rightly; of exponents and of more digits than fit it makes wrong numbers, or crashes.
+_SAFE_DECIMAL = r"^[+-]?[0-9]{1,38}(\.[0-9]{1,38})?$"
+_NUMBER_FORM = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
 _DATE_FORM = re.compile(r"([+-]?[0-9]{1,7})-([0-9]{1,2})-([0-9]{1,2})")
 _TIME_FORM = re.compile(r"([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]+))?)?")
 _ZONE_FORM = re.compile(r"Z|([+-])([0-9]{2}):?([0-9]{2})?")
@@ -108,6 +111,8 @@ def _parse_fast(texts: pa.Array[Any], data_type: PrimitiveType | DecimalType, ar
         within = pc.cast(pc.if_else(zoned, texts, nothing), arrow_type)
         merged: pa.Array[Any] = pc.if_else(zoned, within, without)
         return merged
+    if isinstance(data_type, DecimalType) and not pc.all(pc.match_substring_regex(texts, _SAFE_DECIMAL), min_count=0).as_py():
+        raise pa.ArrowInvalid("decimal")
     # Arrow takes hexadecimal integers, digits for booleans, and raw bytes for binary: none of them is what the protocol means.
     if name in ("binary", "boolean", "void") or (name in _INTEGERS and pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py()):
         raise pa.ArrowInvalid(name)
@@ -121,7 +126,7 @@ def _parse_distinct(texts: pa.Array[Any], data_type: PrimitiveType | DecimalType
     for text in map(str, encoded.dictionary.to_pylist()):
         value = parse(text.strip() if data_type != PrimitiveType("binary") else text)
         if value is None:
-            raise CorruptLogError(f"The log holds the partition value {text!r}, which is no {data_type}. Restore the log.")
+            raise CorruptLogError(f"The log holds the partition value {shown(text)}, which is no {data_type}. Restore the log.")
         parsed.append(value)
     stored = {"date": pa.int32(), "timestamp": pa.int64(), "timestamp_ntz": pa.int64()}.get(str(data_type), arrow_type)
     return pc.take(pa.array(parsed, stored).cast(arrow_type), encoded.indices)
@@ -130,7 +135,7 @@ def _parse_distinct(texts: pa.Array[Any], data_type: PrimitiveType | DecimalType
 def _parser(data_type: PrimitiveType | DecimalType) -> Callable[[str], Parsed | None]:
     """Of one string; None when it is no value of the type."""
     if isinstance(data_type, DecimalType):
-        return lambda text: _exact(Decimal(text), data_type) if _NUMBER_FORM.fullmatch(text) else None
+        return lambda text: _exact(Decimal(text), data_type) if len(text) <= 100 and _NUMBER_FORM.fullmatch(text) else None
     name = data_type.name
     if name in _INTEGERS:
         return lambda text: _integer(text, _INTEGERS[name])

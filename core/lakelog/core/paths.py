@@ -22,8 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.core.errors import CorruptLogError, PartitionColumnError, PathEscapesTableError, PathOutsideTableError
+from lakelog.core.log_files import LOG_FOLDER
 
 Strings: TypeAlias = "pa.StringArray | pa.ChunkedArray[pa.StringScalar]"
+
+# Up to so many paths, one by one costs less than Arrow's kernels, which compile their patterns at every call.
+FEW = 64
 
 HIVE_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -37,7 +41,7 @@ def decode_path(add_path: str) -> str:
     try:
         return unquote(add_path, errors="strict")
     except UnicodeDecodeError as error:
-        raise CorruptLogError(f"the file path {add_path!r} in the log is not UTF-8 once its % escapes are undone") from error
+        raise CorruptLogError(f"the file path {_told(add_path)} in the log is not UTF-8 once its % escapes are undone") from error
 
 
 def encode_path(relative: str) -> str:
@@ -60,7 +64,7 @@ def canonical_key(path: str, root: str) -> str:
 
     Raises:
         PathEscapesTableError: ``..`` leaves the table.
-        CorruptLogError: the path names no file.
+        CorruptLogError: the path names no file, or one of the table's own log.
     """
     found = _locate(path, _root(root))
     return found.path if found.inside else f"{_family(found.scheme)}://{found.authority}{found.path}"
@@ -79,7 +83,7 @@ def absolute_uri(root: str, add_path: str, *, allow_outside: bool = False) -> st
     Raises:
         PathEscapesTableError: ``..`` leaves the table.
         PathOutsideTableError: the file is on another filesystem and ``allow_outside`` is false.
-        CorruptLogError: the path names no file.
+        CorruptLogError: the path names no file, or one of the table's own log.
     """
     base = _root(root)
     found = _locate(add_path, base)
@@ -87,7 +91,7 @@ def absolute_uri(root: str, add_path: str, *, allow_outside: bool = False) -> st
         return base.uri_prefix + _quote(found.path)
     if not found.same_filesystem and not allow_outside:
         raise PathOutsideTableError(
-            f"the log of the table at {root} names the file {add_path!r}, which is on another filesystem than the table; "
+            f"the log of the table at {root} names the file {_told(add_path)}, which is on another filesystem than the table; "
             "lakelog reads such files only where a setting allows it"
         )
     return f"{found.scheme}://{found.authority}{_quote(found.path)}"
@@ -153,6 +157,9 @@ def parse_partition_path(rel_dir: str, columns: Sequence[str]) -> dict[str, str 
     }
 
 
+# No filesystem and no object store has longer names, percent-encoded and all.
+_LONGEST = 32_768
+
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 
 # One store under several names: Hadoop's S3 clients share their buckets.
@@ -191,25 +198,37 @@ def _root(root: str) -> _Root:
 
 
 def _locate(add_path: str, root: _Root) -> _Location:
+    if len(add_path) > _LONGEST:
+        raise CorruptLogError(f"the log of the table at {root.text} names the path {_told(add_path)}, which is longer than any file's")
     match = _URI.fullmatch(add_path)
     # Without a slash after the colon it is a name that holds a colon, which some writers leave bare.
     if match is not None and match[3]:
         scheme = match[1].lower()
         authority, path = _authority(scheme, match[2] or ""), decode_path(match[3])
+    elif add_path.startswith("//"):
+        # What stands there is an authority (RFC 3986, "Relative Reference"), whatever the root's scheme makes of it.
+        host, _, below = add_path[2:].partition("/")
+        scheme, authority, path = root.scheme, _authority(root.scheme, host), "/" + decode_path(below)
     else:
         scheme, authority, path = root.scheme, root.authority, decode_path(add_path)
     absolute = path.startswith("/")
     parts = _normalised(path, add_path, root)
-    if not parts:
-        raise CorruptLogError(f"the log of the table at {root.text} names the path {add_path!r}, which is no file")
-    joined = "/".join(parts)
-    if not absolute:
-        return _Location(inside=True, same_filesystem=True, scheme=scheme, authority=authority, path=joined)
     same = _family(scheme) == _family(root.scheme) and authority == root.authority
-    joined = "/" + joined
-    if same and joined.startswith(root.path + "/"):
-        return _Location(inside=True, same_filesystem=True, scheme=root.scheme, authority=authority, path=joined[len(root.path) + 1 :])
-    return _Location(inside=False, same_filesystem=same, scheme=root.scheme if same else scheme, authority=authority, path=joined)
+    joined = "/".join(parts)
+    if same and absolute and parts and f"{root.path}/".startswith(f"/{joined}/"):
+        parts = []
+    if not parts or "\0" in path:
+        raise CorruptLogError(f"the log of the table at {root.text} names the path {_told(add_path)}, which is no file")
+    if not absolute or (same and f"/{joined}".startswith(f"{root.path}/")):
+        inside = joined[len(root.path) :] if absolute else joined
+        if inside.partition("/")[0].lower() == LOG_FOLDER:
+            raise CorruptLogError(
+                f"the log of the table at {root.text} names the path {_told(add_path)} as a data file, which is one of the log's own"
+            )
+        return _Location(inside=True, same_filesystem=True, scheme=root.scheme, authority=authority, path=inside)
+    if ".." in path.split("/"):
+        raise _escape(add_path, root)
+    return _Location(inside=False, same_filesystem=same, scheme=root.scheme if same else scheme, authority=authority, path="/" + joined)
 
 
 def _normalised(path: str, add_path: str, root: _Root) -> list[str]:
@@ -222,10 +241,19 @@ def _normalised(path: str, add_path: str, root: _Root) -> list[str]:
         elif parts:
             parts.pop()
         else:
-            raise PathEscapesTableError(
-                f"the log of the table at {root.text} names the file {add_path!r}, which leaves the table by '..'; it is not read"
-            )
+            raise _escape(add_path, root)
     return parts
+
+
+def _escape(add_path: str, root: _Root) -> PathEscapesTableError:
+    return PathEscapesTableError(
+        f"the log of the table at {root.text} names the file {_told(add_path)}, which leaves the table by '..'; it is not read"
+    )
+
+
+def _told(add_path: str) -> str:
+    """A path in a message, cut to a readable length."""
+    return repr(add_path if len(add_path) <= 300 else add_path[:297] + "...")
 
 
 def _family(scheme: str) -> str:
@@ -259,9 +287,15 @@ _SEGMENT = rf"(?:{_TOKEN}(?:{_TOKEN}|\.)*|\.{_TOKEN}(?:{_TOKEN}|\.)*|\.\.(?:{_TO
 _PLAIN_PATH = rf"^{_SEGMENT}(?:/{_SEGMENT})*$"
 
 
+
 def _vectorised(paths: Strings, plain: Callable[[pa.StringArray], pa.StringArray], slow: Callable[[str], str]) -> pa.StringArray:
     rows = cast(pa.StringArray, paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths)
-    odd = pc.and_kleene(pc.is_valid(rows), pc.invert(pc.match_substring_regex(rows, _PLAIN_PATH)))
+    if len(rows) <= FEW:
+        return pa.array([None if path is None else slow(path) for path in rows.to_pylist()], type=rows.type)
+    for path in rows.filter(pc.greater(pc.binary_length(rows), pa.scalar(_LONGEST))):
+        slow(path.as_py())
+    plainly = pc.and_(pc.match_substring_regex(rows, _PLAIN_PATH), pc.invert(pc.starts_with(rows, LOG_FOLDER, ignore_case=True)))
+    odd = pc.and_kleene(pc.is_valid(rows), pc.invert(plainly))
     result = plain(rows)
     spelled = cast(list[str], rows.filter(odd).to_pylist())
     if not spelled:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeAlias
@@ -168,11 +169,8 @@ def nested(kind: type[Record]) -> Decoder:
 
 
 def shown(value: object) -> str:
-    """A value in a message, cut to a readable length."""
-    try:
-        text = repr(value)
-    except RecursionError:
-        return f"a deeply nested {type(value).__name__}"
+    """A value in a message, cut to a readable length whatever its size and depth."""
+    text = _SHOWN.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -186,13 +184,37 @@ def load_json(text: bytes) -> object:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise CorruptLogError(f"not valid JSON ({error})") from error
+    check_json(text, value)
+    return value
+
+
+def check_json(text: bytes, value: object) -> None:
+    """Check what the fast parser lets pass.
+
+    Args:
+        text: JSON.
+        value: what ``orjson.loads`` made of it.
+
+    Raises:
+        CorruptLogError: an object in it has a key twice, or it nests so deeply that code which walks it could not.
+    """
+    try:
+        # What most writers write comes out as it went in, and then no key was lost.
+        if orjson.dumps(value) == text.strip():
+            return
+    except orjson.JSONEncodeError as error:
+        raise CorruptLogError(f"not valid JSON ({error})") from error
     # orjson lets the last of two equal keys win; counting the keys in the text is far cheaper than a second parse.
     if _ODD_KEY.search(text) or text.count(b'":') - text.count(b'\\":') != _count_keys(value):
         try:
             json.loads(text, object_pairs_hook=_reject_duplicates)
         except (RecursionError, ValueError) as error:
             raise CorruptLogError(f"not valid JSON ({type(error).__name__})") from error
-    return value
+
+
+# Bounded in breadth and depth, so that a line of 100 MB costs a message no more than any other.
+_SHOWN = reprlib.Repr()
+_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxother, _SHOWN.maxdict = 2, 60, 60, 4
 
 
 def _snake(name: str) -> str:
@@ -230,7 +252,9 @@ def _count_keys(value: object) -> int:
 def _reject_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise CorruptLogError(f"the key {twice!r} occurs twice in one object")
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                raise CorruptLogError(f"the key {shown(name)} occurs twice in one object")
+            names.add(name)
     return result

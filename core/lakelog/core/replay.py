@@ -16,19 +16,22 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.core.actions import Action, DomainMetadata, Metadata, Protocol, SetTransaction, parse_commit, parse_line, serialize_commit
+from lakelog.core.actions import Action, DomainMetadata, Metadata, Protocol, SetTransaction, parse_commit, serialize_commit
 from lakelog.core.errors import CorruptLogError, MissingCommitError
 from lakelog.core.file_columns import FILES_SCHEMA, TOMBSTONES_SCHEMA, JsonRow, MisfitError, rows_to_files, rows_to_tombstones
+from lakelog.core.records import INT64_MAX, check_json
 
 __all__ = ["FILES_SCHEMA", "TOMBSTONES_SCHEMA", "Fold", "LogState"]
 
 # Parsed rows that wait as Python objects before they become columns.
 _ROWS_PER_CHUNK = 8192
-# Keys that a line of one action holds once, unless a column or a tag has such a name too.
-_TELLING_KEYS = (b'"add"', b'"remove"', b'"path"', b'"partitionValues"', b'"size"', b'"metaData"', b'"id"', b'"protocol"')
 
-# Tables grow by a chunk per refresh; past this many, kernels lose more to chunk overhead than a copy costs.
+# Tables grow by a chunk per refresh; past this many, or with so few rows, kernels lose more to chunk overhead than a copy costs.
 _MAX_CHUNKS = 64
+_FEW_ROWS = 4096
+
+_NO_FILES = pa.Table.from_batches([], schema=FILES_SCHEMA)
+_NO_TOMBSTONES = pa.Table.from_batches([], schema=TOMBSTONES_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +50,8 @@ class LogState:
     version: int = -1
     protocol: Protocol | None = None
     metadata: Metadata | None = None
-    files: pa.Table = field(default_factory=FILES_SCHEMA.empty_table)
-    tombstones: pa.Table = field(default_factory=TOMBSTONES_SCHEMA.empty_table)
+    files: pa.Table = field(default_factory=lambda: _NO_FILES)
+    tombstones: pa.Table = field(default_factory=lambda: _NO_TOMBSTONES)
     transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
     in_commit_timestamp: int | None = None
@@ -59,8 +62,10 @@ class LogState:
             return self
         # A row whose time is null does not pass the filter.
         cutoff = pa.scalar(now_ms - retention_ms, pa.int64())
-        unexpired = self.tombstones.filter(pc.greater_equal(self.tombstones["deletionTimestamp"], cutoff))
-        return self if unexpired.num_rows == self.tombstones.num_rows else replace(self, tombstones=unexpired)
+        unexpired = pc.greater_equal(self.tombstones["deletionTimestamp"], cutoff)
+        if unexpired.null_count == 0 and pc.all(unexpired).as_py():
+            return self
+        return replace(self, tombstones=self.tombstones.filter(unexpired))
 
 
 class Fold:
@@ -153,9 +158,7 @@ class Fold:
         action = orjson.loads(line)
         if not isinstance(action, dict) or len(action) != 1:
             raise MisfitError("an action must be an object with one key")
-        if any(line.count(key) > 1 for key in _TELLING_KEYS):
-            # The fast parser takes the last of two equal keys in silence; the strict codec knows whether they are in one object.
-            parse_line(line)
+        check_json(line, action)
         ((kind, value),) = action.items()
         if kind == "add":
             pending.adds.append(value)
@@ -178,7 +181,7 @@ class Fold:
                 self._domains[domain.domain] = domain
         elif kind == "commitInfo" and isinstance(value, dict):
             timestamp = value.get("inCommitTimestamp")
-            self._in_commit_timestamp = timestamp if isinstance(timestamp, int) else None
+            self._in_commit_timestamp = timestamp if type(timestamp) is int and timestamp <= INT64_MAX else None
 
     def _flush(self) -> None:
         pending, self._pending = self._pending, _Pending()
@@ -233,6 +236,8 @@ class _Gatherer:
 
 def _newest(rows: pa.Table) -> pa.Table:
     """The row with the highest sequence per key."""
+    if rows.num_rows < 2:
+        return rows
     if pc.count_distinct(rows["key"]).as_py() == rows.num_rows:
         return rows
     newest = rows.select(["key", "sequence"]).group_by("key").aggregate([("sequence", "max")])
@@ -241,7 +246,11 @@ def _newest(rows: pa.Table) -> pa.Table:
 
 def _newer(rows: pa.Table, others: pa.Table) -> pa.Table:
     """The rows that no row of ``others`` with the same key comes after."""
+    if not rows.num_rows or not others.num_rows:
+        return rows
     found = pc.index_in(rows["key"], value_set=others["key"])
+    if found.null_count == len(found):
+        return rows
     # Any: the stubs do not follow take through a chunked array. Sequences start at 1.
     latest: Any = pc.take(others["sequence"], found)
     return rows.filter(pc.greater(rows["sequence"], latest.fill_null(0)))
@@ -255,8 +264,9 @@ def _without(base: pa.Table, keys: pa.ChunkedArray[pa.StringScalar]) -> pa.Table
 
 
 def _append(base: pa.Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    rows = rows.select(schema.names)
     if not rows.num_rows:
         return base
-    whole = pa.concat_tables([base, rows])
-    return whole.combine_chunks() if whole.column(0).num_chunks > _MAX_CHUNKS else whole
+    rows = rows.select(schema.names)
+    whole = pa.concat_tables([base, rows]) if base.num_rows else rows
+    many = whole.column(0).num_chunks
+    return whole.combine_chunks() if many > _MAX_CHUNKS or (many > 1 and whole.num_rows <= _FEW_ROWS) else whole

@@ -15,9 +15,9 @@ from typing import TypeAlias, cast
 import pyarrow as pa
 
 from lakelog.core.errors import ColumnNotFoundError, CorruptLogError, InvalidSchemaError, UnsupportedTypeError
-from lakelog.core.records import JSON
+from lakelog.core.records import JSON, load_json, shown
 
-MAX_DEPTH = 200
+MAX_DEPTH = 80
 FORBIDDEN_CHARACTERS = " ,;{}()\n\t="
 
 _ARROW: Mapping[str, pa.DataType] = {
@@ -38,8 +38,8 @@ _ARROW: Mapping[str, pa.DataType] = {
 PRIMITIVES = frozenset(_ARROW) | {"variant"}
 # Spellings that old writers left in logs.
 _ALIASES = {"null": "void", "int": "integer", "bigint": "long", "tinyint": "byte", "smallint": "short"}
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
-_LENGTH = re.compile(r"(?:char|varchar)\(\s*\d+\s*\)")
+_DECIMAL = re.compile(r"decimal\(\s*([0-9]{1,9})\s*,\s*(-?[0-9]{1,9})\s*\)")
+_LENGTH = re.compile(r"(?:char|varchar)\(\s*[0-9]+\s*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,13 @@ def parse_schema(text: str) -> StructType:
         UnsupportedTypeError: a type that lakelog does not know; names it.
     """
     try:
-        told = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        load_json(text.encode())
+    except (CorruptLogError, UnicodeEncodeError) as error:
         raise CorruptLogError(f"The schema string is no JSON that can be read: {error}. Restore the log.") from None
-    schema = _parse(told, 0, "the schema")
+    # Python's own parser, for the metadata of a field may hold numbers of any size.
+    schema = _parse(json.loads(text), 0, "the schema")
     if not isinstance(schema, StructType):
-        raise CorruptLogError(f"The schema string is a {schema}, not a struct. Restore the log.")
+        raise CorruptLogError(f"The schema string is of type {shown(str(schema))}, not a struct. Restore the log.")
     return schema
 
 
@@ -254,7 +255,7 @@ def _parse(told: object, depth: int, where: str) -> DataType:
     if isinstance(told, str):
         return _parse_name(told, where)
     if not isinstance(told, dict):
-        raise CorruptLogError(f"The type of {where} is {told!r}, which is no type. Restore the log.")
+        raise CorruptLogError(f"The type of {where} is {shown(told)}, which is no type. Restore the log.")
     try:
         kind = told["type"]
         if kind == "struct":
@@ -267,17 +268,18 @@ def _parse(told: object, depth: int, where: str) -> DataType:
             return MapType(key, value, _flag(told["valueContainsNull"], where))
     except (KeyError, TypeError) as error:
         raise CorruptLogError(f"The type of {where} is incomplete ({error}). Restore the log.") from None
-    raise UnsupportedTypeError(f"{where} is of type {kind!r}, which lakelog does not know.")
+    raise UnsupportedTypeError(f"{where} is of type {shown(kind)}, which lakelog does not know.")
 
 
 def _parse_field(told: object, depth: int) -> StructField:
     if not isinstance(told, dict) or not isinstance(told.get("name"), str):
-        raise CorruptLogError(f"A field of the schema has no name: {str(told)[:100]}. Restore the log.")
+        raise CorruptLogError(f"A field of the schema has no name: {shown(told)}. Restore the log.")
     name = str(told["name"])
+    where = f"column {name[:100]}"
     metadata = told.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise CorruptLogError(f"The metadata of column {name} is no object. Restore the log.")
-    return StructField(name, _parse(told["type"], depth + 1, f"column {name}"), _flag(told.get("nullable", True), name), metadata)
+        raise CorruptLogError(f"The metadata of {where} is no object. Restore the log.")
+    return StructField(name, _parse(told["type"], depth + 1, where), _flag(told.get("nullable", True), where), metadata)
 
 
 def _parse_name(name: str, where: str) -> DataType:
@@ -295,13 +297,13 @@ def _parse_name(name: str, where: str) -> DataType:
     if _LENGTH.fullmatch(name):
         return PrimitiveType("string")
     raise UnsupportedTypeError(
-        f"{where} is of type {name!r}, which Delta cannot hold or this lakelog does not know. Cast it to another type."
+        f"{where} is of type {shown(name)}, which Delta cannot hold or this lakelog does not know. Cast it to another type."
     )
 
 
 def _flag(told: object, where: str) -> bool:
     if not isinstance(told, bool):
-        raise CorruptLogError(f"The nullability of {where} is {told!r}, neither true nor false. Restore the log.")
+        raise CorruptLogError(f"The nullability of {where} is {shown(told)}, neither true nor false. Restore the log.")
     return told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from lakelog.core.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
 from lakelog.core.errors import CorruptLogError, InvalidTablePropertyError
 from lakelog.core.file_columns import files_to_adds, tombstones_to_removes
+from lakelog.core.records import shown
 from lakelog.core.replay import LogState
 from lakelog.core.schema import StructType, parse_schema
 from lakelog.core.table_features import check_readable
@@ -53,7 +55,7 @@ class Snapshot:
             now_ms: the clock that tombstones expire by.
 
         Raises:
-            CorruptLogError: the log never set a protocol or metadata, or the schema cannot be parsed.
+            CorruptLogError: the log never set a protocol or metadata, the schema cannot be parsed or lacks a partition column.
             UnsupportedFeatureError: the table needs a reader feature that lakelog does not implement.
         """
         protocol, metadata = state.protocol, state.metadata
@@ -64,6 +66,13 @@ class Snapshot:
                 "Restore the log's first commit, or create the table anew at another path."
             )
         check_readable(protocol, root)
+        schema = _schema(metadata.schema_json)
+        names = {name.lower() for name in schema.names}
+        if absent := [column for column in metadata.partition_columns if column.lower() not in names]:
+            raise CorruptLogError(
+                f"Delta table {root}: the log names the partition columns {shown(absent)}, which the schema does not have. Restore the "
+                "commit that wrote its metadata."
+            )
         properties = TableProperties(metadata.configuration)
         # A property that only writers act on is no reason to refuse a read; nothing expires then.
         with suppress(InvalidTablePropertyError):
@@ -73,7 +82,7 @@ class Snapshot:
             state=state,
             protocol=protocol,
             metadata=metadata,
-            schema=parse_schema(metadata.schema_json),
+            schema=schema,
             properties=properties,
             timestamp_ms=timestamp_ms if state.in_commit_timestamp is None else state.in_commit_timestamp,
         )
@@ -116,7 +125,10 @@ class Snapshot:
     @property
     def size_in_bytes(self) -> int:
         """Bytes of all live files, as their ``add`` actions give it."""
-        return int(pc.sum(self.state.files["size"]).as_py() or 0)
+        sizes = self.state.files["size"]
+        # In two halves: Arrow's sum wraps round at 64 bits.
+        high, low = pc.sum(pc.shift_right(sizes, 32)).as_py(), pc.sum(pc.bit_wise_and(sizes, 0xFFFFFFFF)).as_py()
+        return ((high or 0) << 32) + (low or 0)
 
     def add_files(self, indices: Sequence[int] | pa.Array[Any] | None = None) -> list[AddFile]:
         """The ``add`` actions of some rows of `files`, all of them by default; ``data_change`` is False.
@@ -129,6 +141,12 @@ class Snapshot:
     def remove_actions(self) -> list[RemoveFile]:
         """The tombstones as actions; for tests and small tables."""
         return tombstones_to_removes(self.tombstones)
+
+
+@lru_cache(maxsize=64)
+def _schema(text: str) -> StructType:
+    """The schema; the text is the same from one version of a table to the next."""
+    return parse_schema(text)
 
 
 def _indices(indices: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from lakelog.core.errors import InvalidTablePropertyError
 from lakelog.core.footer_bounds import FooterBounds, bounds_text, leaf_bounds
+from lakelog.core.records import shown
 from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, StructType, leaf_columns
 
 JsonTree: TypeAlias = "dict[str, str | JsonTree]"
@@ -45,7 +46,9 @@ def parse_column_names(text: str, *, key: str = "delta.dataSkippingStatsColumns"
     paths: list[tuple[str, ...]] = []
     path: list[str] = []
     position = 0
-    while text.strip():
+    if not text.strip():
+        return ()
+    while True:
         name, position = _identifier(text, position, key)
         path.append(name)
         separator = text[position : position + 1]
@@ -60,7 +63,7 @@ def parse_column_names(text: str, *, key: str = "delta.dataSkippingStatsColumns"
 
 def _identifier(text: str, start: int, key: str) -> tuple[str, int]:
     """The name that begins at ``start``, and where the separator (``,`` or ``.``) or the end after it is."""
-    start += len(text[start:]) - len(text[start:].lstrip())
+    start = _after_space(text, start)
     end = start
     if text[start : start + 1] == "`":
         end = start + 1
@@ -71,13 +74,18 @@ def _identifier(text: str, start: int, key: str) -> tuple[str, int]:
         while end < len(text) and text[end] not in ",.`":
             end += 1
         name = text[start:end].strip()
-    rest = len(text[end:]) - len(text[end:].lstrip())
-    end += rest
+    end = _after_space(text, end)
     if not name or end > len(text) or text[end : end + 1] not in {"", ",", "."}:
         raise InvalidTablePropertyError(
-            f"{key}={text!r} is no comma-separated list of column names; put a name with special characters in backticks"
+            f"{key}={shown(text)} is no comma-separated list of column names; put a name with special characters in backticks"
         )
     return name, end
+
+
+def _after_space(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
 
 
 def file_statistics(footer: pq.FileMetaData, schema: StructType, *, indexed: IndexedColumns) -> str:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Generic, TypeAlias, TypeVar
 
 from lakelog.core.errors import InvalidTablePropertyError, UnsupportedFeatureError
+from lakelog.core.records import shown
 from lakelog.core.statistics import parse_column_names
 
 T = TypeVar("T")
@@ -58,9 +59,11 @@ class Property(Generic[T]):
             return self.parse(text)
         except (ValueError, InvalidTablePropertyError) as error:
             told = str(error).rstrip(".")
-            raise InvalidTablePropertyError(f"The table property {key} is {text!r}, but must be {self.form}: {told}.") from None
+            raise InvalidTablePropertyError(f"The table property {key} is {shown(text)}, but must be {self.form}: {told}.") from None
 
 
+# Beyond it, numbers leave what a Decimal holds.
+_LONGEST_TEXT = 1000
 # Far below what would overflow when it is taken from the clock.
 _LONGEST_INTERVAL_MS = 100_000 * 366 * 86_400_000
 
@@ -71,6 +74,8 @@ def parse_interval(text: str) -> int:
     Raises:
         ValueError: not an interval, negative, or in months or years, whose length varies.
     """
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError("it is no interval that anyone would write")
     rest = re.sub(r"^\s*interval\b", "", text.lower()).rstrip()
     total, position = Decimal(0), 0
     if not rest:

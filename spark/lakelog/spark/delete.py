@@ -9,24 +9,26 @@ that need not answer the same twice, is evaluated once and the rows are told apa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import orjson
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from lakelog.core import commit_info
 from lakelog.core.actions import AddFile, RemoveFile
-from lakelog.core.commit import CommitAttempt
+from lakelog.core.commit import CommitAttempt, Reads
 from lakelog.core.errors import UnsupportedOperationError
 from lakelog.core.table_features import check_row_delete, check_writable
 from lakelog.spark import data_files, jvm, listing
 from lakelog.spark.conditions import Node, predicate_of
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
-from lakelog.spark.options import check_session, parquet_options, user_metadata
+from lakelog.spark.idempotent import IdempotentWrite
+from lakelog.spark.options import parquet_options, user_metadata
 from lakelog.spark.transaction import commit, transaction, written_files
 
 Mask = npt.NDArray[np.bool_]
@@ -68,6 +70,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
+    reads: Reads
     removed: Mask
     added: tuple[AddFile, ...]
     written: tuple[str, ...]
@@ -76,7 +79,7 @@ class _Outcome:
 
 
 def delete(context: Context, spark: SparkSession, root: str, told: str, search: Any) -> int:
-    """Delete the rows for which the condition is true; commit once, or not at all when none matches.
+    """Delete the rows for which the condition is true; commit once, or not at all when none matches and the session names no application.
 
     Args:
         root: the table's root, unencoded.
@@ -93,27 +96,36 @@ def delete(context: Context, spark: SparkSession, root: str, told: str, search: 
     """
     condition = Condition.parse(told)
     with transaction("DELETE", root):
-        check_session(spark, root)
+        asked = IdempotentWrite.of(spark, root)
         started = context.environment.now_ms()
         held = context.logs.newest(root)
+        if asked.is_done(held.snapshot):
+            asked.used(spark)
+            return 0
         _check(held, condition)
         snapshot = held.snapshot
         by_partition = condition.deterministic and set(condition.columns) <= set(snapshot.partition_columns)
-        outcome = _by_partition(held, search) if by_partition else _by_rows(context, spark, held, condition, search)
-        if not outcome.removed.any():
+        outcome = _by_partition(held, condition, search) if by_partition else _by_rows(context, spark, held, condition, search)
+        # An idempotent DELETE is remembered also where nothing matched: run again it must not find what came later.
+        if not outcome.removed.any() and asked.app_id is None:
             return 0
         with written_files(outcome.written):
             now = context.environment.now_ms()
             attempt = CommitAttempt(
                 read_version=snapshot.version,
-                actions=(*_removals(held, outcome.removed, now), *outcome.added),
+                actions=(*asked.actions(now), *_removals(held, outcome.removed, now), *outcome.added),
                 operation=commit_info.delete([condition.sql], metrics={**outcome.metrics, "executionTimeMs": now - started}),
-                is_blind_append=False,
                 engine_info=context.engine_info,
+                reads=asked.reading(outcome.reads),
                 user_metadata=user_metadata(spark),
             )
-        commit(context, root, attempt, outcome.written)
-    jvm.refresh_cached(spark, context.hadoop_root(root))
+
+        def landed() -> None:
+            asked.used(spark)
+            jvm.refresh_cached(spark, context.hadoop_root(root))
+
+        commit(context, root, attempt, outcome.written, landed)
+    landed()
     return outcome.deleted_rows
 
 
@@ -132,9 +144,17 @@ def _check(held: HeldSnapshot, condition: Condition) -> None:
         )
 
 
-def _by_partition(held: HeldSnapshot, search: Any) -> _Outcome:
+def _by_partition(held: HeldSnapshot, condition: Condition, search: Any) -> _Outcome:
     removed = np.frombuffer(bytes(search.partitionMatches(held.id)), np.uint8) != 0
-    return _outcome(held, removed, np.zeros(len(removed), np.int64), {})
+    return _outcome(held, _reads(held, condition, removed), removed, np.zeros(len(removed), np.int64), {})
+
+
+def _reads(held: HeldSnapshot, condition: Condition, read: Mask) -> Reads:
+    """What the statement depends on: the rows that its condition speaks of, and the files that were looked into; with a condition that
+    cannot be told again, everything."""
+    if condition.tree is None or condition.subquery or not condition.deterministic:
+        return Reads(whole_table=True)
+    return Reads(predicates=(predicate_of(condition.tree),), files=held.snapshot.files["path"].filter(pa.array(read)))
 
 
 def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, condition: Condition, search: Any) -> _Outcome:
@@ -145,6 +165,7 @@ def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, conditio
     unread = np.full(snapshot.num_files, listing.MAYBE)
     verdicts = listing.classified(held, predicate_of(cast(Node, condition.tree))) if exact else unread
     whole, candidates = verdicts == listing.ALWAYS, verdicts == listing.MAYBE
+    reads = _reads(held, condition, whole | candidates)
     name = f"DELETE on {snapshot.root}"
     finding = f"{name}: find the rows"
     positions = None
@@ -177,21 +198,15 @@ def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, conditio
         "rewriteTimeMs": ended - found_at,
     }
     with written_files(written):
-        outcome = _outcome(held, whole | rewrite, counts, metrics)
+        outcome = _outcome(held, reads, whole | rewrite, counts, metrics)
         if rewrite.any():
             total = listing.row_counts(snapshot)[rewrite]
             copied = {"numCopiedRows": int((total - counts[rewrite]).sum())} if (total != listing.UNKNOWN_ROWS).all() else {}
-            outcome = _Outcome(
-                removed=outcome.removed,
-                added=adds,
-                written=written,
-                metrics={**outcome.metrics, **copied},
-                deleted_rows=outcome.deleted_rows,
-            )
+            outcome = replace(outcome, added=adds, written=written, metrics={**outcome.metrics, **copied})
     return outcome
 
 
-def _outcome(held: HeldSnapshot, removed: Mask, counts: npt.NDArray[np.int64], metrics: Mapping[str, int]) -> _Outcome:
+def _outcome(held: HeldSnapshot, reads: Reads, removed: Mask, counts: npt.NDArray[np.int64], metrics: Mapping[str, int]) -> _Outcome:
     """Rows deleted: the matches counted, and the row counts of files that went unread."""
     unread = removed & (counts == 0)
     rows = listing.row_counts(held.snapshot)[unread]
@@ -199,6 +214,7 @@ def _outcome(held: HeldSnapshot, removed: Mask, counts: npt.NDArray[np.int64], m
     deleted = int(counts[removed].sum()) + int(rows.sum()) if known else listing.UNKNOWN_ROWS
     sizes = held.snapshot.files["size"].to_numpy()[removed]
     return _Outcome(
+        reads=reads,
         removed=removed,
         added=(),
         written=(),

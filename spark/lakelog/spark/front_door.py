@@ -33,6 +33,7 @@ from lakelog.spark import delete, jvm, listing, reading, write
 from lakelog.spark.conditions import parse_filters
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
+from lakelog.spark.exceptions import pyspark_error
 from lakelog.spark.options import WriteRequest
 from lakelog.spark.reading import Travel
 from lakelog.spark.transaction import nested
@@ -101,12 +102,12 @@ class FrontDoor:
             return "\0" + self._keep(error)
 
     def _keep(self, error: BaseException) -> str:
-        """``id NEWLINE message``; the error can be had back by its id."""
+        """``id NEWLINE message``; the error can be had back by its id, in the form that users of PySpark catch."""
         if not isinstance(error, LakelogError):
             _log.debug("an error behind the front door", exc_info=error)
         with self._lock:
             identity = str(next(self._error_ids))
-            self._errors[identity] = error
+            self._errors[identity] = pyspark_error(error)
             while len(self._errors) > _KEPT_ERRORS:
                 self._errors.popitem(last=False)
         return f"{identity}\n{str(error) or type(error).__name__}"

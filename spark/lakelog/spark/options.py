@@ -18,11 +18,15 @@ _log = logging.getLogger(__name__)
 _PREFIXES = ("spark.databricks.delta.properties.defaults.", "spark.lakelog.properties.defaults.")
 _USER_METADATA = ("spark.databricks.delta.commitInfo.userMetadata", "spark.lakelog.commitInfo.userMetadata")
 _PASSED_ON = {"maxrecordsperfile": "maxRecordsPerFile", "compression": "compression"}
-_OTHERS = {"path": "path", "usermetadata": "userMetadata", "partitionoverwritemode": "partitionOverwriteMode"}
+_OTHERS = {
+    "path": "path",
+    "usermetadata": "userMetadata",
+    "partitionoverwritemode": "partitionOverwriteMode",
+    "txnappid": "txnAppId",
+    "txnversion": "txnVersion",
+}
 # Not for the write but for what it stands on: table properties, Hadoop's filesystems, Spark's own marks.
 _OTHER_PREFIXES = ("delta.", "fs.", "dfs.", "__")
-# Session confs by which delta-spark makes writes repeatable: ignoring them would write rows twice.
-_IDEMPOTENT = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 # Defaults that delta-spark takes as a wish for the protocol; lakelog gives each table the weakest that it needs.
 _PROTOCOL_DEFAULTS = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.ignoreProtocolDefaults")
 _PROPERTY_KEYS = {descriptor.key.lower(): descriptor.key for descriptor in DESCRIPTORS}
@@ -36,8 +40,6 @@ _NOT_YET: Mapping[str, tuple[frozenset[str], str]] = {
     "overwriteSchema": (frozenset({"false"}), "Write to a new path."),
     "dataChange": (frozenset({"true"}), "Leave it out."),
     "optimizeWrite": (frozenset({"false"}), "Repartition the DataFrame before you write."),
-    "txnAppId": (frozenset(), "Leave it out."),
-    "txnVersion": (frozenset(), "Leave it out."),
 }
 _CLUSTER_BY = "__clustering_columns"
 
@@ -51,6 +53,8 @@ class WriteRequest:
         mode: Append, Overwrite, ErrorIfExists or Ignore.
         partition_by: what the caller named; None when not at all.
         user_metadata: free text for the commit.
+        txn_app_id: of an idempotent write.
+        txn_version: of an idempotent write, as it was given.
         dynamic_overwrite: whether the option partitionOverwriteMode says so; None without it.
         properties: table properties that the options name, for a new table.
         writer_options: what Spark's Parquet writer takes.
@@ -60,6 +64,8 @@ class WriteRequest:
     mode: str
     partition_by: tuple[str, ...] | None = None
     user_metadata: str | None = None
+    txn_app_id: str | None = None
+    txn_version: str | None = None
     dynamic_overwrite: bool | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     writer_options: Mapping[str, str] = field(default_factory=dict)
@@ -98,6 +104,8 @@ class WriteRequest:
             mode=mode,
             partition_by=tuple(_unquoted(name) for name in orjson.loads(columns)) if columns is not None else None,
             user_metadata=options.get("usermetadata"),
+            txn_app_id=options.get("txnappid"),
+            txn_version=options.get("txnversion"),
             dynamic_overwrite=None if overwrite is None else overwrite.lower() == "dynamic",
             properties={_PROPERTY_KEYS.get(name, name): value for name, value in options.items() if name.startswith("delta.")},
             writer_options={spelled: options[name] for name, spelled in _PASSED_ON.items() if name in options},
@@ -133,19 +141,6 @@ def parquet_options(configuration: Mapping[str, str], given: Mapping[str, str] |
     """
     codec = COMPRESSION_CODEC.of(configuration)
     return {**({} if codec is None else {"compression": codec}), **(given or {})}
-
-
-def check_session(spark: SparkSession, root: str) -> None:
-    """Refuse what the session asks of every write and lakelog does not do.
-
-    Raises:
-        UnsupportedOperationError: idempotent writes by delta-spark's session confs; ignoring them could write rows twice.
-    """
-    for key in _IDEMPOTENT:
-        if spark.conf.get(key, None) is not None:
-            raise UnsupportedOperationError(
-                f"Delta table {root}: the session sets {key}, but idempotent writes come with a later release of lakelog. Unset it."
-            )
 
 
 def _unquoted(name: str) -> str:

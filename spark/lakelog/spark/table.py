@@ -23,6 +23,7 @@ from lakelog.core.commit_info import parameter_texts
 from lakelog.core.errors import InvalidOptionError, UnsupportedOperationError
 from lakelog.core.table_features import feature_names
 from lakelog.spark import delete, jvm
+from lakelog.spark.exceptions import pyspark_errors
 from lakelog.spark.session import context_of
 from lakelog.storage.table_log import HistoryEntry
 
@@ -135,7 +136,8 @@ class DeltaTable:
         search = jvm.row_search(frame)
         if search is None:
             raise UnsupportedOperationError(f"Delta table {self._path}: the condition {condition} cannot be used to delete rows.")
-        delete.delete(context, self._spark, context.root(self._spark, self._path), str(search.describe()), search)
+        with pyspark_errors():
+            delete.delete(context, self._spark, context.root(self._spark, self._path), str(search.describe()), search)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits, newest first, in delta-spark's columns.

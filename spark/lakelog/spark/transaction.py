@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from lakelog.core.commit import CommitAttempt
@@ -52,26 +52,44 @@ def written_files(uris: Sequence[str]) -> Iterator[None]:
         raise
 
 
-def commit(context: Context, root: str, attempt: CommitAttempt, written: Sequence[str]) -> HeldSnapshot:
+def commit(context: Context, root: str, attempt: CommitAttempt, written: Sequence[str], landed: Callable[[], None]) -> HeldSnapshot:
     """Commit, and remove the written files when the attempt is known not to have landed.
 
     Args:
         written: absolute URIs of the data files that the attempt adds.
+        landed: what follows a commit whose outcome was unknown, once ``resolve()`` learns that it is there.
 
     Raises:
         DeltaConcurrentModificationException: another commit stands in the way; the files are removed.
-        CommitOutcomeUnknown: nobody could tell; the files stay.
+        CommitOutcomeUnknown: nobody could tell; the files stay. Its ``resolve()`` removes them when it learns that the commit is not there.
         LakelogError, OSError: the commit was refused; the files are removed.
     """
     try:
         result = context.logs.log(root).commit(attempt)
-    except CommitOutcomeUnknown:
-        raise
+    except CommitOutcomeUnknown as unknown:
+        raise _settling(unknown, written, landed) from unknown.__cause__
     except (LakelogError, OSError):
         # What a table log raises beside the unknown outcome says that nothing was committed. Of an interrupt or a bug nothing is known.
         discard(written)
         raise
     return context.logs.hold(result.snapshot)
+
+
+def _settling(unknown: CommitOutcomeUnknown, written: Sequence[str], landed: Callable[[], None]) -> CommitOutcomeUnknown:
+    """The error with a ``resolve()`` that removes the written files once it is known that no version names them."""
+
+    def settle() -> int | None:
+        try:
+            version = unknown.resolve()
+        except CommitOutcomeUnknown as still:
+            raise _settling(still, written, landed) from still.__cause__
+        if version is None:
+            discard(written)
+        else:
+            landed()
+        return version
+
+    return CommitOutcomeUnknown(str(unknown), version=unknown.version, txn_id=unknown.txn_id, settle=settle)
 
 
 def discard(uris: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """``df.write.format("delta")``: what the write means for the table, then files, then one commit.
 
-Append and the first write of a table are blind: they read nothing. Overwrite replaces the files of the version it read, so it does not
-follow a commit that it has not seen.
+An append is blind: it reads nothing of the table. An overwrite replaces the files of the version that it read, and depends on all of
+them: it follows no commit that added or removed files, but for blind appends to a WriteSerializable table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakelog.core import commit_info
 from lakelog.core.actions import Action, Metadata, Protocol
-from lakelog.core.commit import NO_VERSION, CommitAttempt
+from lakelog.core.commit import NO_VERSION, CommitAttempt, Reads
 from lakelog.core.errors import NotADeltaTableError, TableExistsError, UnsupportedOperationError, UnsupportedTypeError
 from lakelog.core.schema import StructType, check_creatable, nullable_schema, parse_schema, walk
 from lakelog.core.schema_compare import check_partition_columns, check_same_partitioning, compare_for_write
@@ -23,7 +23,8 @@ from lakelog.spark import data_files, jvm
 from lakelog.spark.aligning import aligned
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
-from lakelog.spark.options import WriteRequest, check_session, default_properties, parquet_options, user_metadata
+from lakelog.spark.idempotent import IdempotentWrite
+from lakelog.spark.options import WriteRequest, default_properties, parquet_options, user_metadata
 from lakelog.spark.transaction import commit, transaction, written_files
 
 # Where Spark keeps the declared type of a string with a length.
@@ -56,8 +57,11 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
     """
     root = request.root
     with transaction("WRITE", root):
-        check_session(spark, root)
+        asked = IdempotentWrite.of(spark, root, request)
         held = _existing(context, root)
+        if held is not None and asked.is_done(held.snapshot):
+            asked.used(spark)
+            return held
         if held is not None and request.mode in ("ErrorIfExists", "Ignore"):
             if request.mode == "Ignore":
                 return held
@@ -69,12 +73,17 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
         options = parquet_options(target.metadata.configuration, request.writer_options)
         written = data_files.write(context, spark, root, target.frame, target.metadata, options, f"WRITE {request.mode.lower()} to {root}")
         with written_files(written.uris):
-            attempt = _attempt(context, spark, request, target, written)
+            attempt = _attempt(context, spark, request, asked, target, written)
         if held is not None and not attempt.actions:
             return held
-        landed = commit(context, root, attempt, written.uris)
-    jvm.refresh_cached(spark, context.hadoop_root(root))
-    return landed
+
+        def landed() -> None:
+            asked.used(spark)
+            jvm.refresh_cached(spark, context.hadoop_root(root))
+
+        newest = commit(context, root, attempt, written.uris, landed)
+    landed()
+    return newest
 
 
 def _existing(context: Context, root: str) -> HeldSnapshot | None:
@@ -140,8 +149,10 @@ def _schema(frame: DataFrame, root: str) -> StructType:
         raise UnsupportedTypeError(f"Delta table {root}: {error}") from None
 
 
-def _attempt(context: Context, spark: SparkSession, request: WriteRequest, target: _Target, written: data_files.NewFiles) -> CommitAttempt:
-    actions: list[Action] = []
+def _attempt(
+    context: Context, spark: SparkSession, request: WriteRequest, asked: IdempotentWrite, target: _Target, written: data_files.NewFiles
+) -> CommitAttempt:
+    actions: list[Action] = list(asked.actions(context.environment.now_ms()))
     metrics: Mapping[str, int] = {"numFiles": len(written.adds), "numOutputRows": written.rows, "numOutputBytes": written.bytes}
     if target.held is None:
         assert target.protocol is not None
@@ -156,7 +167,8 @@ def _attempt(context: Context, spark: SparkSession, request: WriteRequest, targe
         read_version=NO_VERSION if target.held is None else target.held.snapshot.version,
         actions=tuple(actions),
         operation=commit_info.write(request.mode, target.metadata.partition_columns, metrics=metrics),
-        is_blind_append=request.mode != "Overwrite",
         engine_info=context.engine_info,
+        reads=asked.reading(Reads(whole_table=request.mode == "Overwrite")),
         user_metadata=user_metadata(spark, request),
+        joins=request.mode == "Append",
     )

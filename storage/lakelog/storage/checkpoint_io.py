@@ -22,6 +22,9 @@ _BATCH_ROWS = 65_536
 # Readers that prune by row groups (deltalake, DuckDB) gain from several; one of this size costs little to open.
 _ROW_GROUP_ROWS = 131_072
 
+# Every row is an action of its own, with a path or a name that no other has: more of them in a file are a bomb of run lengths.
+_ROWS_PER_BYTE = 16
+
 _PARSED_STATS = "stats_parsed"
 # Derived from columns that are read anyway.
 _DERIVED = frozenset({_PARSED_STATS, "partitionValues_parsed"})
@@ -60,7 +63,7 @@ def save_checkpoint(store: LogStore, folder: str, snapshot: Snapshot, *, now_ms:
     """
     table = checkpoint_table(snapshot, now_ms=now_ms)
     buffer = io.BytesIO()
-    with pq.ParquetWriter(buffer, CHECKPOINT_SCHEMA, compression="snappy") as writer:
+    with pq.ParquetWriter(buffer, CHECKPOINT_SCHEMA, compression="snappy", write_page_checksum=True) as writer:
         writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
     data = buffer.getvalue()
     store.put(f"{folder}/{checkpoint_name(snapshot.version)}", data)
@@ -91,8 +94,10 @@ def _batches(store: LogStore, folder: str, files: Sequence[CheckpointFile], root
 
 
 def _parquet_batches(data: bytes) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(pa.BufferReader(data)) as parquet:
+    with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as parquet:
         schema = parquet.schema_arrow
+        if parquet.metadata.num_rows > len(data) * _ROWS_PER_BYTE:
+            raise ValueError(f"{len(data)} bytes cannot hold the {parquet.metadata.num_rows} actions that it claims")
         for group in range(parquet.metadata.num_row_groups):
             columns = _columns(schema, with_parsed_stats=_lacks_json_stats(schema, parquet.metadata.row_group(group)))
             yield from parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], columns=columns)

@@ -1,20 +1,49 @@
 """The commit loop: one attempt, put where it is the next version, settled whatever the store answers.
 
-Each version is settled before the next is tried. An answer that is not known is never taken for a conflict: the
-version is read back and its ``commitInfo.txnId`` compared, and where nothing is there the same bytes go to the same
-place again, since the first request may still arrive.
+Each version is settled before the next is tried. What happens at a version N, by the answer of ``put_if_absent`` and, where that does not
+tell, by what is read back:
+
+|  # | answer  | read back                    | what follows                                                                  |
+|----|---------|------------------------------|-------------------------------------------------------------------------------|
+|  1 | created | -                            | landed                                                                        |
+|  2 | exists  | ours, by ``txnId`` or bytes  | landed: an earlier request of ours did it                                     |
+|  3 | exists  | another's, no rule objects   | the attempt follows it: all that landed since is looked at, then the next free version |
+|  4 | exists  | another's, a rule objects    | the rule's error; nothing was committed, the data files may go                |
+|  5 | exists  | another's, the attempt creates the table | as 3 where the tables are equal and the attempt joins, else as 4  |
+|  6 | exists  | cannot be read, or torn      | the same bytes to the same version again, then as 2 to 6                      |
+|  7 | unknown | ours                         | landed                                                                        |
+|  8 | unknown | another's                    | as 3 to 5: a late request of ours cannot replace it                           |
+|  9 | unknown | nothing there                | the same bytes to the same version again: the first request may still arrive  |
+| 10 | unknown | cannot be read, or torn      | as 9                                                                          |
+| 11 | refused | -                            | nothing unknown before: the store's error, nothing was committed; else as 10  |
+| 12 | any     | still not known after `_SETTLE_ATTEMPTS` | `CommitOutcomeUnknown`; the data files stay, its ``resolve()`` goes on here |
+| 13 | an interrupt | nothing there           | the interrupt travels on: nothing was committed                               |
+| 14 | an interrupt | anything else           | `CommitOutcomeUnknown`, caused by the interrupt                               |
+
+"exists" is never taken for a conflict before the version was read, and no N + 1 is tried before N is settled: the bytes at N may be ours.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from lakelog.core.commit import NO_VERSION, PreparedCommit, commit_info_of, conflict, landed_commit
-from lakelog.core.errors import CommitOutcomeUnknown, ConcurrentWriteException, NotADeltaTableError, StorageError
+from lakelog.core.commit import NO_VERSION, PreparedCommit, check_allowed, isolation_of, joined, prepare
+from lakelog.core.conflicts import Contest, first_conflict
+from lakelog.core.errors import (
+    CommitOutcomeUnknown,
+    ConcurrentWriteException,
+    MissingCommitError,
+    NotADeltaTableError,
+    StorageError,
+    UnsupportedOperationError,
+)
+from lakelog.core.landed import LandedCommit, commit_info_of, landed_commit
 from lakelog.core.log_files import CommitFile, parse_log_file
-from lakelog.core.log_segment import available_versions, commits_after
+from lakelog.core.log_segment import LogListing, available_versions
+from lakelog.core.records import INT64_MAX
 from lakelog.core.snapshot import Snapshot
 from lakelog.storage.environment import Environment
 from lakelog.storage.log_reader import CommitData, LogReader
@@ -24,13 +53,15 @@ _LOGGER = logging.getLogger(__name__)
 
 # How often an unknown answer is looked into before the outcome is given up as unknown.
 _SETTLE_ATTEMPTS = 6
-# How many versions a blind append may lose to others. Each loss means that another writer won.
+# How many versions an attempt may lose to others. Each loss means that another writer won.
 _MAX_LOSSES = 10_000
 
 _LONGEST_DELAY_S = 5.0
 _SETTLE_DELAY_S = 0.1
 _LOSS_DELAY_S = 0.002
 _LONGEST_LOSS_DELAY_S = 0.1
+
+_Winner: TypeAlias = tuple[CommitData, LandedCommit]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,32 +103,119 @@ class CommitLoop:
         Raises:
             DeltaConcurrentModificationException: another commit landed that the attempt must not follow; nothing was committed.
             CommitOutcomeUnknown: the commit may have landed or may still land; its data files must stay.
+            UnsupportedFeatureError: a commit that landed meanwhile brought a feature that lakelog does not write; nothing was committed.
             CorruptLogError: a commit that landed meanwhile is damaged, or the attempt's own actions make no table.
             StorageError, OSError: the store refused; nothing was committed.
         """
-        read_version = prepared.attempt.read_version
         current = base
-        if base is not None and base.version < read_version:
-            raise ConcurrentWriteException(
-                f"Delta table {self._reader.root}: this transaction read version {read_version}, but the newest is {base.version}: "
-                "the table was made anew meanwhile. Read it again and run the operation again."
-            )
-        if base is not None and base.version > read_version:
-            self._check(prepared, range(read_version + 1, base.version + 1))
-        if base is None:
-            self._refuse_existing(prepared)
+        if base is not None:
+            self._catch_up(prepared, base)
+        elif self._table_is_there():
+            prepared, current = self._join(prepared)
         for losses in range(_MAX_LOSSES):
             version = NO_VERSION + 1 if current is None else current.version + 1
+            if version > INT64_MAX:
+                raise UnsupportedOperationError(f"Delta table {self._reader.root}: no version can follow {INT64_MAX}. Make a new table.")
             own = CommitData(version=version, data=prepared.data, timestamp_ms=prepared.timestamp_ms)
             following = self._reader.advance(current, [own])
             if self._put(version, prepared):
                 return CommitResult(version=version, snapshot=following)
-            winners = self._check(prepared, range(version, self._newest(version) + 1))
-            current = self._reader.advance(current, winners)
+            if current is None:
+                prepared, current = self._join(prepared)
+            else:
+                current = self._follow(prepared, current, self._winners(version))
             self._wait(_LOSS_DELAY_S, losses, _LONGEST_LOSS_DELAY_S)
         raise ConcurrentWriteException(
             f"Delta table {self._reader.root}: {_MAX_LOSSES} commits of other writers landed first. Run the operation again."
         )
+
+    # what landed meanwhile -------------------------------------------------------------------------------------------
+
+    def _catch_up(self, prepared: PreparedCommit, base: Snapshot) -> None:
+        """Check what landed between the version that was read and ``base``."""
+        read_version = prepared.attempt.read_version
+        if base.version < read_version:
+            raise ConcurrentWriteException(
+                f"Delta table {self._reader.root}: this transaction read version {read_version}, but the newest is {base.version}: "
+                "the table was made anew meanwhile. Read it again and run the operation again."
+            )
+        if base.version == read_version:
+            return
+        winners = list(self._winners(read_version + 1, base.version))
+        if any(_changes_ground(landed) for _, landed in winners):
+            self._follow(prepared, self._reader.load(read_version).snapshot, winners)
+            return
+        for _, landed in winners:
+            self._refuse(prepared, base, landed)
+
+    def _follow(self, prepared: PreparedCommit, current: Snapshot, winners: Iterable[_Winner]) -> Snapshot:
+        """The table after the winners, none of which stands in the attempt's way."""
+        passed: list[CommitData] = []
+        for commit, landed in winners:
+            self._refuse(prepared, current, landed)
+            passed.append(commit)
+            if _changes_ground(landed):
+                current, passed = self._reader.advance(current, passed), []
+                check_allowed(prepared.attempt, current)
+        return self._reader.advance(current, passed) if passed else current
+
+    def _refuse(self, prepared: PreparedCommit, before: Snapshot | None, landed: LandedCommit) -> None:
+        contest = Contest(attempt=prepared.attempt, winner=landed, isolation=prepared.isolation, before=before, root=self._reader.root)
+        found = first_conflict(contest)
+        if found is not None:
+            raise found.error(contest)
+
+    def _winners(self, first: int, last: int | None = None) -> Iterator[_Winner]:
+        """The commits from ``first`` to ``last``, by default to the newest; ``first`` itself is known to be there."""
+        files = self._reader.listing(first)
+        versions = range(first, (self._newest(files, first) if last is None else last) + 1)
+        for commit in self._reader.read_commits(versions, dict.fromkeys(versions, self._environment.now_ms()), files):
+            source = self._reader.commit_path(commit.version)
+            yield commit, landed_commit(commit.version, commit.data, source=source, root=self._reader.root)
+
+    def _newest(self, files: Iterable[LogListing], version: int) -> int:
+        listed = {file.version for item in files if isinstance(file := parse_log_file(item.name), CommitFile)}
+        newest = version
+        while newest + 1 in listed:
+            newest += 1
+        return newest
+
+    # an attempt that creates the table --------------------------------------------------------------------------------
+
+    def _table_is_there(self) -> bool:
+        """Asked before version 0 is put: clean-up may have deleted it, so that it could be put again."""
+        try:
+            available_versions(self._reader.listing(), table=f"Delta table {self._reader.root}")
+        except NotADeltaTableError:
+            return False
+        return True
+
+    def _join(self, prepared: PreparedCommit) -> tuple[PreparedCommit, Snapshot]:
+        """The attempt as an append to the table that another writer created.
+
+        Raises:
+            ConcurrentWriteException: the attempt must not, or the tables differ.
+        """
+        snapshot = self._reader.load().snapshot
+        attempt = joined(prepared.attempt, snapshot)
+        if attempt is not None:
+            check_allowed(attempt, snapshot)
+            isolation = isolation_of(attempt, snapshot)
+            again = prepare(attempt, timestamp_ms=self._environment.now_ms(), txn_id=prepared.txn_id, isolation=isolation)
+            return again, snapshot
+        try:
+            for _, landed in self._winners(snapshot.version, snapshot.version):
+                self._refuse(prepared, None, landed)
+        except MissingCommitError:
+            pass
+        raise ConcurrentWriteException(
+            f"Delta table {self._reader.root}: the table is there already, at version {snapshot.version}. "
+            "Run the write again to add to that table.",
+            winner_version=snapshot.version,
+            rule="creation",
+        )
+
+    # one version ------------------------------------------------------------------------------------------------------
 
     def _put(self, version: int, prepared: PreparedCommit) -> bool:
         """Whether the attempt is what ``version`` holds; an interrupt travels on only when it certainly is not."""
@@ -109,15 +227,17 @@ class CommitLoop:
             self._settle_interrupt(version, prepared, interrupt)
             raise
 
-    def _settle(self, version: int, prepared: PreparedCommit) -> bool:
+    def _settle(self, version: int, prepared: PreparedCommit, cause: Exception | None = None) -> bool:
         """Put until the answer is known.
+
+        Args:
+            cause: why the outcome of an earlier request is not known; None where there was none.
 
         Raises:
             StorageError, OSError: the store refused, and no earlier request can have arrived.
             CommitOutcomeUnknown: it stays unknown.
         """
         path = self._reader.commit_path(version)
-        cause: BaseException | None = None
         for attempt in range(_SETTLE_ATTEMPTS):
             try:
                 outcome = self._store.put_if_absent(path, prepared.data)
@@ -125,7 +245,7 @@ class CommitLoop:
                 if cause is None:
                     raise
                 # This request did nothing, but an earlier one may still arrive.
-                outcome = Unknown(cause if isinstance(cause, Exception) else RuntimeError(str(cause)))
+                outcome = Unknown(cause)
             if isinstance(outcome, Created):
                 return True
             if isinstance(outcome, Unknown):
@@ -153,51 +273,52 @@ class CommitLoop:
             raise self._unknown(version, prepared, interrupt) from error
 
     def _holds(self, version: int, prepared: PreparedCommit) -> bool:
-        info = commit_info_of(self._store.read(self._reader.commit_path(version)))
-        return info is not None and info.txn_id == prepared.txn_id
+        """Whether the version is the attempt's own.
+
+        Raises:
+            StorageError: what was read is a part of the attempt's bytes, so the read was cut off.
+        """
+        data = self._store.read(self._reader.commit_path(version))
+        if data == prepared.data:
+            return True
+        info = commit_info_of(data)
+        if info is not None and info.txn_id is not None:
+            return info.txn_id == prepared.txn_id
+        if prepared.data.startswith(data):
+            raise StorageError(f"{self._reader.commit_path(version)} gave {len(data)} bytes, which may be the beginning of this commit")
+        return False
 
     def _unknown(self, version: int, prepared: PreparedCommit, cause: BaseException | None) -> CommitOutcomeUnknown:
         return CommitOutcomeUnknown(
             f"Delta table {self._reader.root}: nobody can tell whether version {version} was committed ({cause}). The data files stay. "
-            f"Look for txnId {prepared.txn_id} in {self._reader.commit_path(version)} once the store answers again: "
+            "Call resolve() of this error once the store answers again. Or look for "
+            f"txnId {prepared.txn_id} in {self._reader.commit_path(version)}: "
             "if it is there, the commit landed; if another commit is there, run the operation again.",
             version=version,
             txn_id=prepared.txn_id,
+            settle=lambda: self._resolve(version, prepared),
         )
 
-    def _newest(self, version: int) -> int:
-        """The newest commit from ``version`` on; ``version`` itself is known to be there."""
-        listed = {file.version for item in self._reader.listing(version) if isinstance(file := parse_log_file(item.name), CommitFile)}
-        newest = version
-        while newest + 1 in listed:
-            newest += 1
-        return newest
-
-    def _refuse_existing(self, prepared: PreparedCommit) -> None:
-        """Raise when the table that the attempt creates is there: clean-up may have deleted version 0, so that it could be put again."""
+    def _resolve(self, version: int, prepared: PreparedCommit) -> int | None:
+        doubt = RuntimeError("an earlier request may still arrive")
         try:
-            files = self._reader.listing()
-            earliest, latest = available_versions(files, table=f"Delta table {self._reader.root}")
-        except NotADeltaTableError:
-            return
-        commits = commits_after(files, latest - 1)
-        self._check(prepared, [commit.version for commit in commits])
-        raise ConcurrentWriteException(
-            f"Delta table {self._reader.root}: the table is there already, with versions {earliest} to {latest}. "
-            "Run the write again to add to that table."
-        )
-
-    def _check(self, prepared: PreparedCommit, versions: Sequence[int]) -> list[CommitData]:
-        """The commits of other writers, none of which stands in the attempt's way."""
-        winners = []
-        for winner in self._reader.read_commits(versions, dict.fromkeys(versions, self._environment.now_ms())):
-            landed = landed_commit(winner.version, winner.data, self._reader.commit_path(winner.version))
-            error = conflict(prepared.attempt, landed, root=self._reader.root)
-            if error is not None:
-                raise error
-            winners.append(winner)
-        return winners
+            listed = [parse_log_file(item.name) for item in self._reader.listing(version)]
+        except NotADeltaTableError as error:
+            # Of the commit that creates the table there may be nothing yet; of another, the table is gone.
+            if version > NO_VERSION + 1:
+                raise self._unknown(version, prepared, error) from error
+            listed = []
+        except (StorageError, OSError) as error:
+            raise self._unknown(version, prepared, error) from error
+        if any(isinstance(file, CommitFile) for file in listed) and CommitFile(version) not in listed:
+            # The version was cleaned up: whatever is put there now would be a commit of the past.
+            raise self._unknown(version, prepared, doubt)
+        return version if self._settle(version, prepared, doubt) else None
 
     def _wait(self, first_s: float, attempt: int, longest_s: float) -> None:
         # Full jitter: writers that met once do not meet in step again.
         self._environment.sleep(min(longest_s, first_s * 2 ** min(attempt, 20)) * self._environment.random())
+
+
+def _changes_ground(landed: LandedCommit) -> bool:
+    return landed.protocol is not None or landed.metadata is not None

@@ -1,12 +1,28 @@
-"""The clock, sleep and randomness, injected so that a test can say what they give."""
+"""The clock, sleep, randomness and threads, injected so that a test can say what they give."""
 
 from __future__ import annotations
 
 import random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+# Requests at once where there are many, so that an object store's latency is paid once and not per request.
+_THREADS = 8
+# Answers that wait at most until they are taken.
+_READ_AHEAD = 64
+
+
+class Parallel(Protocol):
+    """Applies a function to many items, the answers in the items' order."""
+
+    def __call__(self, function: Callable[[_T], _R], items: Sequence[_T], /) -> Iterator[_R]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +34,14 @@ class Environment:
         sleep: waits for a number of seconds.
         random: a number in [0, 1).
         new_uuid: a fresh random UUID as text.
+        parallel: applies a function that waits for a store to many items.
     """
 
     now_ms: Callable[[], int]
     sleep: Callable[[float], None]
     random: Callable[[], float]
     new_uuid: Callable[[], str]
+    parallel: Parallel
 
     @classmethod
     def system(cls) -> Environment:
@@ -35,4 +53,15 @@ class Environment:
             sleep=time.sleep,
             random=source.random,
             new_uuid=lambda: str(uuid.uuid4()),
+            parallel=in_threads,
         )
+
+
+def in_threads(function: Callable[[_T], _R], items: Sequence[_T], /) -> Iterator[_R]:
+    """`Parallel` with a few threads; of one or two items, none."""
+    if len(items) <= 2:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="lakelog-log") as pool:
+        for start in range(0, len(items), _READ_AHEAD):
+            yield from pool.map(function, items[start : start + _READ_AHEAD])

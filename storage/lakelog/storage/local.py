@@ -56,7 +56,7 @@ class LocalLogStore(LogStore):
         try:
             with open(local_path(path), "rb") as file:
                 return file.read()
-        except NotADirectoryError as error:
+        except (NotADirectoryError, IsADirectoryError) as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:

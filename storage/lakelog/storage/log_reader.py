@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakelog.core.commit import commit_info_of
 from lakelog.core.errors import (
     CorruptLogError,
     MissingCommitError,
     NotADeltaTableError,
+    StorageError,
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from lakelog.core.landed import commit_info_of
 from lakelog.core.log_files import LOG_FOLDER, CommitFile, commit_name, parse_log_file, version_prefix
 from lakelog.core.log_segment import (
     Checkpoint,
@@ -32,10 +32,6 @@ from lakelog.storage.environment import Environment
 from lakelog.storage.log_store import LogStore
 
 _LOGGER = logging.getLogger(__name__)
-
-# Commits read at once where there are many, so that an object store's latency is paid once and not per commit.
-_READERS = 8
-_READ_AHEAD = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +126,7 @@ class LogReader:
             if not newer:
                 return HeldLog(snapshot=held.snapshot, tip=tip)
             times = commit_timestamps(files)
-            commits = self.read_commits([commit.version for commit in newer], times)
+            commits = self.read_commits([commit.version for commit in newer], times, files)
             return HeldLog(snapshot=self.advance(held.snapshot, commits), tip=names[newer[-1].name])
         except MissingCommitError:
             return self.load()
@@ -168,19 +164,20 @@ class LogReader:
             ) from error
         return [LogListing(file.name, file.size, file.modification_time_ms) for file in found]
 
-    def read_commits(self, versions: Sequence[int], timestamps: dict[int, int]) -> Iterator[CommitData]:
+    def read_commits(self, versions: Sequence[int], timestamps: Mapping[int, int], files: Iterable[LogListing]) -> Iterator[CommitData]:
         """Commit files in the order asked for; several at a time where there are many.
+
+        Args:
+            versions: which.
+            timestamps: when they were written, by version.
+            files: a listing that holds them.
 
         Raises:
             MissingCommitError: one is gone.
+            StorageError: one came with fewer bytes than were listed.
         """
-        if len(versions) <= 2:
-            for version in versions:
-                yield self._read_commit(version, timestamps)
-            return
-        with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="lakelog-log") as pool:
-            for start in range(0, len(versions), _READ_AHEAD):
-                yield from pool.map(lambda version: self._read_commit(version, timestamps), versions[start : start + _READ_AHEAD])
+        sizes = {file.name: file.size for file in files}
+        yield from self._environment.parallel(lambda version: self._read_commit(version, timestamps, sizes), versions)
 
     def starts_from_a_readable_checkpoint(self, files: Sequence[LogListing]) -> bool:
         """Whether the oldest complete checkpoint among the files can be loaded."""
@@ -196,7 +193,7 @@ class LogReader:
 
     def in_commit_timestamp(self, version: int) -> int | None:
         """``commitInfo.inCommitTimestamp`` of a version's commit file, None where it has none."""
-        info = commit_info_of(self._read_commit(version, {}).data)
+        info = commit_info_of(self._read_commit(version, {}, {}).data)
         return None if info is None else info.in_commit_timestamp
 
     def _is_tip(self, held: HeldLog, listed: LogListing) -> bool:
@@ -205,14 +202,14 @@ class LogReader:
             return held.tip == listed
         if held.tip_txn_id is None:
             return True
-        info = commit_info_of(self._read_commit(held.snapshot.version, {}).data)
+        info = commit_info_of(self._read_commit(held.snapshot.version, {}, {}).data)
         return info is not None and info.txn_id == held.tip_txn_id
 
     @property
     def _table(self) -> str:
         return f"Delta table {self.root}"
 
-    def _read_commit(self, version: int, timestamps: dict[int, int]) -> CommitData:
+    def _read_commit(self, version: int, timestamps: Mapping[int, int], sizes: Mapping[str, int]) -> CommitData:
         path = self.commit_path(version)
         try:
             data = self._store.read(path)
@@ -220,6 +217,10 @@ class LogReader:
             raise MissingCommitError(
                 f"{self._table}: the commit file {path} was listed and is gone. Log clean-up may have run meanwhile: read the table again."
             ) from error
+        listed = sizes.get(commit_name(version), 0)
+        if len(data) < listed:
+            # The lines that came may make a valid commit, and another one.
+            raise StorageError(f"{self._table}: {path} has {listed} bytes and gave {len(data)}, a read cut off. Read the table again.")
         return CommitData(version=version, data=data, timestamp_ms=timestamps.get(version, 0))
 
     def _base(self, files: Sequence[LogListing], version: int | None) -> tuple[LogState, LogSegment]:
@@ -250,7 +251,7 @@ class LogReader:
     def _replay(self, state: LogState, segment: LogSegment, files: Sequence[LogListing]) -> HeldLog:
         times = commit_timestamps(files)
         fold = Fold(state, root=self.root)
-        for commit in self.read_commits([commit.version for commit in segment.commits], times):
+        for commit in self.read_commits([commit.version for commit in segment.commits], times, files):
             fold.add_commit(commit.version, commit.data, self.commit_path(commit.version))
         snapshot = Snapshot.from_state(
             fold.finish(),

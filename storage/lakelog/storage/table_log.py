@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from lakelog.core.actions import CommitInfo
-from lakelog.core.commit import NO_VERSION, CommitAttempt, check_allowed, commit_info_of, prepare
+from lakelog.core.commit import NO_VERSION, CommitAttempt, check_allowed, isolation_of, prepare
 from lakelog.core.errors import InvalidTablePropertyError, MissingCommitError, NotADeltaTableError, VersionNotFoundError
+from lakelog.core.landed import commit_info_of
 from lakelog.core.last_checkpoint import LastCheckpoint
 from lakelog.core.log_segment import available_versions, commit_timestamps
+from lakelog.core.records import shown
 from lakelog.core.snapshot import Snapshot
 from lakelog.storage.commit_loop import CommitLoop, CommitResult
 from lakelog.storage.environment import Environment
@@ -19,6 +21,8 @@ from lakelog.storage.log_reader import HeldLog, LogReader
 from lakelog.storage.log_store import LogStore
 from lakelog.storage.maintenance import Maintenance
 
+# Digits of a version in a file's name.
+_LONGEST_VERSION = 20
 # A snapshot older than this is refreshed before a commit; so is one older than half of what clean-up leaves a commit.
 _STALE_MS = 60 * 60 * 1000
 
@@ -149,7 +153,7 @@ class TableLog:
         times = commit_timestamps(files)
         versions = sorted(times, reverse=True)[:limit]
         entries = []
-        for commit in self._reader.read_commits(versions, times):
+        for commit in self._reader.read_commits(versions, times, files):
             info = commit_info_of(commit.data)
             in_commit = None if info is None else info.in_commit_timestamp
             timestamp_ms = commit.timestamp_ms if in_commit is None else in_commit
@@ -159,19 +163,23 @@ class TableLog:
     def commit(self, attempt: CommitAttempt) -> CommitResult:
         """Commit an attempt, then write a checkpoint and clean up where the table's properties say so.
 
+        An attempt against which no rule of `lakelog.core.conflicts` objects follows whatever landed since it read the table.
+
         Raises:
             DeltaConcurrentModificationException: another commit landed that the attempt must not follow; nothing was committed.
-            CommitOutcomeUnknown: nobody can tell whether it landed; the data files must stay.
+            CommitOutcomeUnknown: nobody can tell whether it landed; the data files must stay. Its ``resolve()`` settles it later.
             UnsupportedFeatureError: the table has an active writer feature that is not implemented.
             UnsupportedOperationError: the table is append-only.
+            InvalidTablePropertyError: the table's isolation level is none.
             ValueError: the actions make no valid commit.
             StorageError, OSError: the store refused; nothing was committed.
         """
         environment = self._environment
-        prepared = prepare(attempt, timestamp_ms=environment.now_ms(), txn_id=environment.new_uuid())
         base = None if attempt.read_version == NO_VERSION else self._base(attempt.read_version)
         if base is not None:
             check_allowed(attempt, base)
+        isolation = isolation_of(attempt, base)
+        prepared = prepare(attempt, timestamp_ms=environment.now_ms(), txn_id=environment.new_uuid(), isolation=isolation)
         result = self._loop.run(prepared, base)
         with self._lock:
             if self._held is None or self._held.snapshot.version < result.version or attempt.read_version == NO_VERSION:
@@ -243,9 +251,9 @@ class TableLog:
         if configuration.get("delta.enableInCommitTimestamps", "false").lower() != "true":
             return None
         text = configuration.get("delta.inCommitTimestampEnablementVersion", "0")
-        if not text.isdecimal():
+        if not text.isdecimal() or len(text) > _LONGEST_VERSION:
             raise InvalidTablePropertyError(
-                f"Delta table {self.root}: the table property delta.inCommitTimestampEnablementVersion is {text!r}, not a version"
+                f"Delta table {self.root}: the table property delta.inCommitTimestampEnablementVersion is {shown(text)}, not a version"
             )
         return int(text)
 

@@ -1,4 +1,4 @@
-"""A LogStore in a dictionary, for tests of what stands on the contract."""
+"""A LogStore in a dictionary: the contract without a disk, for tests of what stands on it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,254 @@
+"""What a commit that landed first means for an attempt: an ordered list of rules, each named after what it protects.
+
+A rule looks at one attempt beside one winner under one isolation level and says what stands in the way, or nothing. The first to
+object decides. An attempt against which no rule objects, for any commit that landed since it read the table, may be put at the next
+free version as it is. The order and the outcomes are delta-spark's (its ConflictChecker), finer in three places:
+
+- `rows_read` holds full predicates against the statistics of the winner's files, where delta-spark looks at partition values alone;
+- it passes over files that were added with ``dataChange`` false by a commit that removed files too: their rows were there before, in
+  the removed files, at which `files_read` and `files_removed` look;
+- `metadata` goes by a list of harmless properties (`lakelog.core.metadata_changes`), `protocol` lets new features pass.
+
+| rule          | Serializable | WriteSerializable                                 | SnapshotIsolation |
+|---------------|--------------|---------------------------------------------------|-------------------|
+| creation      | always       | always                                            | always            |
+| protocol      | always       | always                                            | always            |
+| metadata      | always       | always                                            | always            |
+| domains       | always       | always                                            | always            |
+| transactions  | always       | always                                            | always            |
+| rows_read     | always       | unless the winner is a blind append, or when the attempt changes the metadata | never |
+| files_read    | always       | always                                            | always            |
+| files_removed | always       | always                                            | always            |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakelog.core.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from lakelog.core.commit import NO_VERSION, CommitAttempt, Isolation
+from lakelog.core.data_skipping import NO_ROW, classify
+from lakelog.core.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+from lakelog.core.landed import LandedCommit
+from lakelog.core.metadata_changes import hindrance
+from lakelog.core.paths import Strings, canonical_keys
+from lakelog.core.predicate_text import predicate_text
+from lakelog.core.predicates import TRUE, disjunction
+from lakelog.core.snapshot import Snapshot
+from lakelog.core.table_features import feature_names
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contest:
+    """One attempt beside one commit that landed first.
+
+    Attributes:
+        attempt: what wants to be committed.
+        winner: the commit that landed.
+        isolation: the attempt's.
+        before: the table just before the winner; None where the attempt creates the table.
+        root: the table's root, unencoded.
+    """
+
+    attempt: CommitAttempt
+    winner: LandedCommit
+    isolation: Isolation
+    before: Snapshot | None
+    root: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Why an attempt must not follow a winner.
+
+    Attributes:
+        kind: the error that says so.
+        winner_did: what of the winner stands in the way: ``added files that may hold such rows: a.parquet``.
+        partition: of a file that decided, ``p=1, q=null``; None where it has none or no file decided.
+        rule: the name of the rule that objected; `first_conflict` fills it in.
+    """
+
+    kind: type[DeltaConcurrentModificationException]
+    winner_did: str
+    partition: str | None = None
+    rule: str = ""
+
+    def error(self, contest: Contest) -> DeltaConcurrentModificationException:
+        """The error for the user: what was read, which commit won, what it changed, what to do."""
+        attempt, name = contest.attempt, contest.attempt.operation.name
+        read = "found no table" if attempt.read_version == NO_VERSION else f"read {_read(attempt)} at version {attempt.read_version}"
+        again = "Run it again to write to that table" if attempt.read_version == NO_VERSION else "Read the table again and run it again"
+        return self.kind(
+            f"Delta table {contest.root}: {name} {read}, but {contest.winner.describe()} landed first and {self.winner_did}. "
+            f"Nothing was committed. {again}.",
+            winner_version=contest.winner.version,
+            rule=self.rule,
+            partition=self.partition,
+        )
+
+
+Rule: TypeAlias = Callable[[Contest], Conflict | None]
+
+
+def creation(contest: Contest) -> Conflict | None:
+    """That a table is made once."""
+    if contest.attempt.read_version != NO_VERSION:
+        return None
+    return Conflict(kind=ConcurrentWriteException, winner_did="created the table")
+
+
+def protocol(contest: Contest) -> Conflict | None:
+    """That what the attempt relied on is still what the protocol promises. Features that were added pass; whether lakelog writes a table
+    that has them is for `lakelog.core.commit.check_allowed` to say of the table after the winner."""
+    after = contest.winner.protocol
+    if after is None:
+        return None
+    if any(isinstance(action, Protocol) for action in contest.attempt.actions):
+        return Conflict(kind=ProtocolChangedException, winner_did="changed the table's protocol, as this transaction does")
+    before = None if contest.before is None else contest.before.protocol
+    gone = [] if before is None else sorted(set(feature_names(before)) - set(feature_names(after)))
+    if gone:
+        return Conflict(kind=ProtocolChangedException, winner_did=f"took {', '.join(gone)} out of the table's protocol")
+    return None
+
+
+def metadata(contest: Contest) -> Conflict | None:
+    """That the files of the attempt were written for the table as it is."""
+    after = contest.winner.metadata
+    if after is None or contest.before is None:
+        return None
+    if any(isinstance(action, Metadata) for action in contest.attempt.actions):
+        return Conflict(kind=MetadataChangedException, winner_did="changed the table's metadata, as this transaction does")
+    found = hindrance(contest.attempt, contest.before.metadata, after)
+    return None if found is None else Conflict(kind=MetadataChangedException, winner_did=found)
+
+
+def domains(contest: Contest) -> Conflict | None:
+    """That a metadata domain is not overwritten unseen."""
+    own = {action.domain for action in contest.attempt.actions if isinstance(action, DomainMetadata)}
+    shared = sorted(own & contest.winner.domains)
+    return Conflict(kind=ConcurrentTransactionException, winner_did=f"wrote the same metadata domain {_names(shared)}") if shared else None
+
+
+def transactions(contest: Contest) -> Conflict | None:
+    """That an application's transaction is applied once."""
+    own = {action.app_id for action in contest.attempt.actions if isinstance(action, SetTransaction)} | contest.attempt.reads.app_ids
+    shared = sorted(own & contest.winner.app_ids)
+    if not shared:
+        return None
+    return Conflict(kind=ConcurrentTransactionException, winner_did=f"wrote a transaction of the same application {_names(shared)}")
+
+
+def rows_read(contest: Contest) -> Conflict | None:
+    """That no row is missing from what was read."""
+    attempt, winner, before = contest.attempt, contest.winner, contest.before
+    if contest.isolation is Isolation.SNAPSHOT or before is None:
+        return None
+    if contest.isolation is Isolation.WRITE_SERIALIZABLE and winner.is_blind_append and not _changes_metadata(attempt):
+        return None
+    predicate = TRUE if attempt.reads.whole_table else disjunction(*attempt.reads.predicates)
+    # A commit that removes nothing rearranges nothing, whatever it says of its files.
+    added = winner.added.filter(winner.added["dataChange"]) if winner.removed.num_rows else winner.added
+    if not attempt.reads.rows or not added.num_rows:
+        return None
+    verdicts = classify(added, predicate, schema=before.schema, partition_columns=before.partition_columns)
+    found = added.filter(pc.greater(verdicts, pa.scalar(NO_ROW, pa.int8())))
+    if not found.num_rows:
+        return None
+    return Conflict(
+        kind=ConcurrentAppendException,
+        winner_did=f"added files that may hold such rows: {_examples(found['path'])}",
+        partition=_partition(found),
+    )
+
+
+def files_read(contest: Contest) -> Conflict | None:
+    """That no row is gone from what was read."""
+    removed, reads = contest.winner.removed, contest.attempt.reads
+    found = removed if reads.whole_table else _among(removed, reads.files, contest.root)
+    return _lost(found, ConcurrentDeleteReadException, "removed files that were read")
+
+
+def files_removed(contest: Contest) -> Conflict | None:
+    """That a file is removed once: of two writers who remove it, the second would bring back in its own files what the first took out."""
+    own = pa.array([action.path for action in contest.attempt.actions if isinstance(action, RemoveFile)], pa.string())
+    return _lost(
+        _among(contest.winner.removed, own, contest.root), ConcurrentDeleteDeleteException, "removed files that this transaction removes"
+    )
+
+
+RULES: tuple[Rule, ...] = (creation, protocol, metadata, domains, transactions, rows_read, files_read, files_removed)
+"""In the order in which they are asked."""
+
+
+def first_conflict(contest: Contest) -> Conflict | None:
+    """What the first rule to object says, None where the attempt may follow the winner.
+
+    Raises:
+        ColumnNotFoundError: a predicate of the attempt names a column that the table does not have, which is the caller's mistake.
+        CorruptLogError: a partition value or a schema of the winner cannot be parsed.
+        InvalidTablePropertyError: a property that decides cannot be parsed.
+    """
+    for rule in RULES:
+        found = rule(contest)
+        if found is not None:
+            return Conflict(kind=found.kind, winner_did=found.winner_did, partition=found.partition, rule=rule.__name__)
+    return None
+
+
+def _changes_metadata(attempt: CommitAttempt) -> bool:
+    return any(isinstance(action, Metadata) for action in attempt.actions)
+
+
+def _lost(found: pa.Table, kind: type[DeltaConcurrentModificationException], did: str) -> Conflict | None:
+    if not found.num_rows:
+        return None
+    return Conflict(kind=kind, winner_did=f"{did}: {_examples(found['path'])}", partition=_partition(found))
+
+
+def _among(removed: pa.Table, paths: Strings | None, root: str) -> pa.Table:
+    """The removed files whose path, in canonical form, is one of ``paths``; deletion vectors do not matter."""
+    if paths is None or not len(paths) or not removed.num_rows:
+        return removed.slice(0, 0)
+    return removed.filter(pc.is_in(canonical_keys(removed["path"], root), value_set=canonical_keys(paths, root)))
+
+
+def _examples(paths: pa.ChunkedArray[Any]) -> str:
+    more = len(paths) - _EXAMPLES
+    return _names(paths.slice(0, _EXAMPLES).to_pylist()) + (f" and {more} more" if more > 0 else "")
+
+
+def _names(names: Sequence[str | None]) -> str:
+    return ", ".join(str(name) for name in names)
+
+
+def _partition(files: pa.Table) -> str | None:
+    values = files["partitionValues"][0].as_py()
+    return ", ".join(f"{column}={'null' if value is None else value}" for column, value in values) if values else None
+
+
+def _read(attempt: CommitAttempt) -> str:
+    reads = attempt.reads
+    if reads.whole_table:
+        return "the whole table"
+    if reads.predicates:
+        return f"the rows where {predicate_text(disjunction(*reads.predicates))}"
+    if reads.files is not None and len(reads.files):
+        return f"{len(reads.files)} file{'' if len(reads.files) == 1 else 's'}"
+    return "the table"
