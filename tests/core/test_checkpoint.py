@@ -19,8 +19,6 @@ NOW = 10**12
 DAY = 24 * 3600 * 1000
 FIELDS = {"id": "long", "p": "string", "q": "string"}
 SCHEMA = StructType(tuple(StructField(name, PrimitiveType(kind)) for name, kind in FIELDS.items())).to_json()
-    tuple(StructField(name, PrimitiveType(kind)) for name, kind in (("id", "long"), ("p", "string"), ("q", "string")))
-).to_json()
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("appendOnly", "domainMetadata"))
 
 

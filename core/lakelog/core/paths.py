@@ -287,7 +287,6 @@ _SEGMENT = rf"(?:{_TOKEN}(?:{_TOKEN}|\.)*|\.{_TOKEN}(?:{_TOKEN}|\.)*|\.\.(?:{_TO
 _PLAIN_PATH = rf"^{_SEGMENT}(?:/{_SEGMENT})*$"
 
 
-
 def _vectorised(paths: Strings, plain: Callable[[pa.StringArray], pa.StringArray], slow: Callable[[str], str]) -> pa.StringArray:
     rows = cast(pa.StringArray, paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths)
     if len(rows) <= FEW:
