@@ -27,7 +27,7 @@ from lakelog.core.actions import (
 )
 from lakelog.core.commit import NO_VERSION, NOTHING, CommitAttempt, Isolation, Reads, isolation_of
 from lakelog.core.commit_info import Operation
-from lakelog.core.conflicts import RULES, Contest, first_conflict
+from lakelog.core.conflicts import RULES, Contest, Trial, first_conflict
 from lakelog.core.errors import (
     ColumnNotFoundError,
     ConcurrentAppendException,
@@ -133,9 +133,16 @@ def attempt(*actions: Action, reads: Reads = NOTHING, operation: Operation | Non
     )
 
 
-def land(*actions: Action, blind: bool | None = None, operation: str | None = "WRITE", engine: str | None = "other/1") -> LandedCommit:
-    info = CommitInfo(operation=operation, engine_info=engine, is_blind_append=blind)
-    return landed_commit(7, serialize_commit([info, *actions]), source="7.json", root=ROOT)
+def land(
+    *actions: Action,
+    blind: bool | None = None,
+    operation: str | None = "WRITE",
+    engine: str | None = "other/1",
+    version: int = 7,
+    read_version: int | None = None,
+) -> LandedCommit:
+    info = CommitInfo(operation=operation, engine_info=engine, is_blind_append=blind, read_version=read_version)
+    return landed_commit(version, serialize_commit([info, *actions]), source=f"{version}.json", root=ROOT)
 
 
 def contest(trying: CommitAttempt, winner: LandedCommit, isolation: Isolation = SERIALIZABLE, before: Snapshot | None = BEFORE) -> Contest:
@@ -193,8 +200,11 @@ def documented() -> dict[str, dict[Isolation, str]]:
 
 def test_the_rules_are_the_documented_ones_in_the_documented_order() -> None:
     names = [rule.__name__ for rule in RULES]
-    assert names == list(documented()) == list(ALONE)
-    assert names == ["creation", "protocol", "metadata", "domains", "transactions", "rows_read", "files_read", "files_removed"]
+    assert names == list(documented())
+    assert [name for name in names if name != "write_order"] == list(ALONE)
+    assert names == [
+        *("creation", "protocol", "metadata", "domains", "transactions", "rows_read", "write_order", "files_read", "files_removed"),
+    ]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -211,8 +221,8 @@ def test_each_rule_objects_at_the_levels_that_its_row_of_the_table_names(rule: s
     assert (found.rule, found.kind, found.winner_did) == (rule, kind, words)
 
 
-@pytest.mark.parametrize("second", range(1, len(RULES)))
-@pytest.mark.parametrize("first", range(len(RULES) - 1))
+@pytest.mark.parametrize("second", range(1, len(ALONE)))
+@pytest.mark.parametrize("first", range(len(ALONE) - 1))
 def test_of_two_rules_that_object_the_one_that_stands_first_decides(first: int, second: int) -> None:
     if first >= second:
         return
@@ -294,6 +304,55 @@ def test_a_transaction_of_an_application_that_was_written_or_asked_for_is_applie
 )
 def test_what_the_log_says_without_files_disturbs_no_reader_of_rows(trying: CommitAttempt) -> None:
     assert objector(trying, land(txn("b"), domain("d"), AddCDCFile(path="c", partition_values={}, size=1, data_change=False))) is None
+
+
+# write_order ------------------------------------------------------------------------------------------------------------
+
+FIVES = Reads(predicates=(Comparison("=", Column(("id",)), Literal(5, PrimitiveType("long"))),))
+
+
+def passes(level: Isolation, *winners: LandedCommit) -> None:
+    trial = Trial(attempt(remove("old"), reads=FIVES), level, root=ROOT)
+    for winner in winners:
+        trial.pass_by(winner, BEFORE)
+
+
+APPEND = land(add(stats=stats(id=(1, 9))), blind=True)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        land(add("other", stats=stats(id=(20, 29))), version=8, read_version=7),
+        land(add("other", stats=stats(id=(20, 29))), version=8, read_version=None),
+        land(remove("elsewhere"), version=8, read_version=7),
+    ],
+)
+def test_what_read_an_append_that_was_passed_over_ends_the_passing(second: LandedCommit) -> None:
+    with pytest.raises(ConcurrentAppendException, match=r"version 8 .* had read version 7, an append of rows") as caught:
+        passes(Isolation.WRITE_SERIALIZABLE, APPEND, second)
+    assert (caught.value.rule, caught.value.winner_version) == ("write_order", 8)
+    passes(Isolation.WRITE_SERIALIZABLE, second)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        land(add("other", stats=stats(id=(20, 29))), version=8, read_version=6),
+        land(add("other", stats=stats(id=(20, 29))), version=8, read_version=7, blind=True),
+        land(add("other", stats=stats(id=(4, 6))), version=8, read_version=7, blind=True),
+        land(add("other", change=False), remove("elsewhere", change=False), version=8, read_version=7),
+        land(txn("a"), version=8, read_version=7),
+    ],
+)
+def test_what_did_not_read_the_append_or_changes_no_row_ends_nothing(second: LandedCommit) -> None:
+    passes(Isolation.WRITE_SERIALIZABLE, APPEND, second)
+
+
+def test_an_append_that_the_attempt_would_not_have_read_is_not_passed_over() -> None:
+    second = land(remove("elsewhere"), version=8, read_version=7)
+    passes(Isolation.WRITE_SERIALIZABLE, land(add(stats=stats(id=(6, 9))), blind=True), second)
+    passes(Isolation.SNAPSHOT, APPEND, second)
 
 
 # rows_read --------------------------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ OVERLAPPING: Mapping[str, tuple[Act, Act, Kind, Kind | None]] = {
     ),
     "delete by arithmetic, append anywhere": (delete("id % 10 = 3", lambda i: i % 10 == 3), append("b", 100), APPEND, None),
     "delete by a Python function, append anywhere": (
-        delete(lambda: F.udf(lambda value: by_udf(value), BooleanType())("id"), lambda i: i == 3),
+        delete(lambda: F.udf(lambda value: by_udf(value), BooleanType(), useArrow=False)("id"), lambda i: i == 3),
         append("b", 100),
         APPEND,
         None,
@@ -286,6 +286,44 @@ def test_a_delete_that_matches_nothing_puts_nothing(delta: SparkSession, path: s
     for condition in ("id = 777", "p = 'c'", "id % 1000 = 777", "id IN (SELECT 777)", "id IS NULL"):
         assert delta.sql(f"DELETE FROM delta.`{path}` WHERE {condition}").collect()[0][0] == 0
     assert versions(path) == [0, 1]
+
+
+# rows that come from the table itself --------------------------------------------------------------------------------
+
+FROM_ITSELF: Mapping[str, Callable[[SparkSession, str], object]] = {
+    "a frame": lambda spark, table: save(
+        spark.read.format("delta").load(table).groupBy().agg((F.max("id") + 1).alias("id")).select("id", F.lit("a").alias("p")), table
+    ),
+    "a cached frame": lambda spark, table: save(spark.read.format("delta").load(table).where("id = 29").cache(), table),
+    "INSERT": lambda spark, table: spark.sql(f"INSERT INTO delta.`{table}` SELECT max(id) + 1, 'a' FROM delta.`{table}`"),
+    "a subquery in a subquery": lambda spark, table: spark.sql(
+        f"INSERT INTO delta.`{table}` SELECT 30L, 'a' WHERE 1 < "
+        f"(SELECT count(*) FROM range(9) WHERE id > (SELECT min(id) FROM delta.`{table}`))"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", FROM_ITSELF)
+@pytest.mark.parametrize("theirs", [append("b", 100), PARTITION_B])
+def test_rows_made_from_the_tables_own_are_not_blind(delta: SparkSession, path: str, how: str, theirs: Act) -> None:
+    make(delta, path)
+    ours = Act(FROM_ITSELF[how], lambda there: there)
+    found = conflict(delta, path, ours, theirs, ConcurrentAppendException if theirs is not PARTITION_B else ConcurrentDeleteReadException)
+    assert "WRITE read the whole table" in str(found)
+    ours.run(delta, path)
+    assert info(path)["isBlindAppend"] is False
+    delta.catalog.clearCache()
+
+
+def test_rows_from_a_named_version_are_blind(delta: SparkSession, path: str) -> None:
+    make(delta, path)
+    old = Act(
+        lambda spark, table: spark.sql(f"INSERT INTO delta.`{table}` SELECT id + 100, p FROM delta.`{table}` VERSION AS OF 0 WHERE id < 2"),
+        lambda there: there | {100, 101},
+    )
+    lands(delta, path, old, PARTITION_A)
+    assert ids(delta, path) == [*range(10, 20), 100, 101]
+    assert info(path)["isBlindAppend"] is True
 
 
 # another implementation wins -----------------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ free version as it is. The order and the outcomes are delta-spark's (its Conflic
   the removed files, at which `files_read` and `files_removed` look;
 - `metadata` goes by a list of harmless properties (`lakelog.core.metadata_changes`), `protocol` lets new features pass.
 
+It is stricter in one: `write_order` keeps WriteSerializable true to its name where delta-spark lets histories pass that equal no order of
+the writes.
+
 | rule          | Serializable | WriteSerializable                                 | SnapshotIsolation |
 |---------------|--------------|---------------------------------------------------|-------------------|
 | creation      | always       | always                                            | always            |
@@ -17,6 +20,7 @@ free version as it is. The order and the outcomes are delta-spark's (its Conflic
 | domains       | always       | always                                            | always            |
 | transactions  | always       | always                                            | always            |
 | rows_read     | always       | unless the winner is a blind append, or when the attempt changes the metadata | never |
+| write_order   | never        | where the attempt was let past an append that the winner had read | never |
 | files_read    | always       | always                                            | always            |
 | files_removed | always       | always                                            | always            |
 """
@@ -64,6 +68,7 @@ class Contest:
         isolation: the attempt's.
         before: the table just before the winner; None where the attempt creates the table.
         root: the table's root, unencoded.
+        overlooked: the version of the first blind append whose rows the attempt would have read and was let past; None for none.
     """
 
     attempt: CommitAttempt
@@ -71,6 +76,7 @@ class Contest:
     isolation: Isolation
     before: Snapshot | None
     root: str
+    overlooked: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +163,31 @@ def transactions(contest: Contest) -> Conflict | None:
 
 def rows_read(contest: Contest) -> Conflict | None:
     """That no row is missing from what was read."""
-    attempt, winner, before = contest.attempt, contest.winner, contest.before
-    if contest.isolation is Isolation.SNAPSHOT or before is None:
+    if contest.isolation is Isolation.SNAPSHOT or _may_come_later(contest):
         return None
-    if contest.isolation is Isolation.WRITE_SERIALIZABLE and winner.is_blind_append and not _changes_metadata(attempt):
+    return _unseen_rows(contest)
+
+
+def write_order(contest: Contest) -> Conflict | None:
+    """That the writes have an order. An append that the attempt was let past comes after it there, so what read that append does too; but
+    it did not see the attempt's own change."""
+    first, winner = contest.overlooked, contest.winner
+    if first is None or winner.is_blind_append or not winner.changes_rows:
+        return None
+    if winner.read_version is not None and winner.read_version < first:
+        return None
+    did = f"had read version {first}, an append of rows that this transaction would have read"
+    return Conflict(kind=ConcurrentAppendException, winner_did=did)
+
+
+def _may_come_later(contest: Contest) -> bool:
+    blind = contest.winner.is_blind_append and not _changes_metadata(contest.attempt)
+    return contest.isolation is Isolation.WRITE_SERIALIZABLE and blind
+
+
+def _unseen_rows(contest: Contest) -> Conflict | None:
+    attempt, winner, before = contest.attempt, contest.winner, contest.before
+    if before is None:
         return None
     predicate = TRUE if attempt.reads.whole_table else disjunction(*attempt.reads.predicates)
     # A commit that removes nothing rearranges nothing, whatever it says of its files.
@@ -193,7 +220,7 @@ def files_removed(contest: Contest) -> Conflict | None:
     )
 
 
-RULES: tuple[Rule, ...] = (creation, protocol, metadata, domains, transactions, rows_read, files_read, files_removed)
+RULES: tuple[Rule, ...] = (creation, protocol, metadata, domains, transactions, rows_read, write_order, files_read, files_removed)
 """In the order in which they are asked."""
 
 
@@ -210,6 +237,41 @@ def first_conflict(contest: Contest) -> Conflict | None:
         if found is not None:
             return Conflict(kind=found.kind, winner_did=found.winner_did, partition=found.partition, rule=rule.__name__)
     return None
+
+
+class Trial:
+    """An attempt on its way past the commits that landed first, which are shown to it in the order of their versions.
+
+    Args:
+        attempt: what wants to be committed.
+        isolation: its level.
+        root: the table's root, unencoded.
+    """
+
+    def __init__(self, attempt: CommitAttempt, isolation: Isolation, *, root: str) -> None:
+        self._attempt = attempt
+        self._isolation = isolation
+        self._root = root
+        self._overlooked: int | None = None
+
+    def pass_by(self, winner: LandedCommit, before: Snapshot | None) -> None:
+        """Look at the next winner.
+
+        Args:
+            winner: the commit.
+            before: the table just before it; None where the attempt creates the table.
+
+        Raises:
+            DeltaConcurrentModificationException: the attempt must not follow it.
+        """
+        contest = Contest(
+            attempt=self._attempt, winner=winner, isolation=self._isolation, before=before, root=self._root, overlooked=self._overlooked
+        )
+        found = first_conflict(contest)
+        if found is not None:
+            raise found.error(contest)
+        if self._overlooked is None and _may_come_later(contest) and _unseen_rows(contest) is not None:
+            self._overlooked = winner.version
 
 
 def _changes_metadata(attempt: CommitAttempt) -> bool:

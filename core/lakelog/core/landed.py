@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakelog.core.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction, parse_commit, parse_line
 from lakelog.core.errors import CorruptLogError
@@ -28,6 +29,7 @@ class LandedCommit:
         txn_id: its ``commitInfo.txnId``.
         operation: its ``commitInfo.operation``.
         engine_info: its ``commitInfo.engineInfo``.
+        read_version: its ``commitInfo.readVersion``; None where it says nothing.
         is_blind_append: what its ``commitInfo`` says of itself; False where it says nothing, or removes files all the same.
         protocol: its ``protocol`` action.
         metadata: its ``metaData`` action.
@@ -41,6 +43,7 @@ class LandedCommit:
     txn_id: str | None
     operation: str | None
     engine_info: str | None
+    read_version: int | None
     is_blind_append: bool
     protocol: Protocol | None
     metadata: Metadata | None
@@ -48,6 +51,13 @@ class LandedCommit:
     domains: frozenset[str]
     added: pa.Table
     removed: pa.Table
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether it adds or removes a file for the sake of its rows; one that says nothing of a file does."""
+        # Any: the stubs do not know a table's column by its type.
+        told: list[Any] = [self.added["dataChange"], self.removed["dataChange"]]
+        return any(pc.any(flags.fill_null(True)).as_py() for flags in told)
 
     def describe(self) -> str:
         """``version 7 (WRITE by lakelog/0.1: 1 file added, 0 removed)``."""
@@ -112,6 +122,7 @@ def landed_commit(version: int, data: bytes, *, source: str, root: str) -> Lande
         txn_id=info.txn_id,
         operation=info.operation,
         engine_info=info.engine_info,
+        read_version=info.read_version,
         is_blind_append=bool(info.is_blind_append) and not removed.num_rows,
         protocol=protocol,
         metadata=metadata,

@@ -337,6 +337,12 @@ def qualified_path(spark: SparkSession, path: str) -> str:
     return str(found.getFileSystem(hadoop).makeQualified(found).toString())
 
 
+def follows(frame: DataFrame, root: str) -> bool:
+    """Whether a frame reads the newest version of the table at a root as Hadoop spells it, in a subquery too."""
+    jvm: Any = SparkContext._jvm
+    return bool(jvm.lakelog.DeltaRelation.follows(dataset_of(frame), root))
+
+
 def write_files(
     spark: SparkSession, frame: DataFrame, root: str, partition_columns: int, options: Mapping[str, str], description: str
 ) -> str:

@@ -1,7 +1,8 @@
 """``df.write.format("delta")``: what the write means for the table, then files, then one commit.
 
-An append is blind: it reads nothing of the table. An overwrite replaces the files of the version that it read, and depends on all of
-them: it follows no commit that added or removed files, but for blind appends to a WriteSerializable table.
+An append of rows from elsewhere is blind: it reads nothing of the table. An overwrite, and an append of rows that come from the table
+itself, depend on all of the version that they read: they follow no commit that added or removed files, but for blind appends to a
+WriteSerializable table.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
         options = parquet_options(target.metadata.configuration, request.writer_options)
         written = data_files.write(context, spark, root, target.frame, target.metadata, options, f"WRITE {request.mode.lower()} to {root}")
         with written_files(written.uris):
-            attempt = _attempt(context, spark, request, asked, target, written)
+            attempt = _attempt(context, spark, request, asked, target, written, frame)
         if held is not None and not attempt.actions:
             return held
 
@@ -150,8 +151,16 @@ def _schema(frame: DataFrame, root: str) -> StructType:
 
 
 def _attempt(
-    context: Context, spark: SparkSession, request: WriteRequest, asked: IdempotentWrite, target: _Target, written: data_files.NewFiles
+    context: Context,
+    spark: SparkSession,
+    request: WriteRequest,
+    asked: IdempotentWrite,
+    target: _Target,
+    written: data_files.NewFiles,
+    given: DataFrame,
 ) -> CommitAttempt:
+    # Rows that were made from the table's own are not blind: what other writers did to those meanwhile matters.
+    reads = Reads(whole_table=request.mode == "Overwrite" or jvm.follows(given, context.hadoop_root(request.root)))
     actions: list[Action] = list(asked.actions(context.environment.now_ms()))
     metrics: Mapping[str, int] = {"numFiles": len(written.adds), "numOutputRows": written.rows, "numOutputBytes": written.bytes}
     if target.held is None:
@@ -168,7 +177,7 @@ def _attempt(
         actions=tuple(actions),
         operation=commit_info.write(request.mode, target.metadata.partition_columns, metrics=metrics),
         engine_info=context.engine_info,
-        reads=asked.reading(Reads(whole_table=request.mode == "Overwrite")),
+        reads=asked.reading(reads),
         user_metadata=user_metadata(spark, request),
         joins=request.mode == "Append",
     )

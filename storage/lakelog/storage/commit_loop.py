@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lakelog.core.commit import NO_VERSION, PreparedCommit, check_allowed, isolation_of, joined, prepare
-from lakelog.core.conflicts import Contest, first_conflict
+from lakelog.core.conflicts import Trial
 from lakelog.core.errors import (
     CommitOutcomeUnknown,
     ConcurrentWriteException,
@@ -107,11 +107,12 @@ class CommitLoop:
             CorruptLogError: a commit that landed meanwhile is damaged, or the attempt's own actions make no table.
             StorageError, OSError: the store refused; nothing was committed.
         """
-        current = base
+        current, trial = base, self._trial(prepared)
         if base is not None:
-            self._catch_up(prepared, base)
+            self._catch_up(prepared, trial, base)
         elif self._table_is_there():
             prepared, current = self._join(prepared)
+            trial = self._trial(prepared)
         for losses in range(_MAX_LOSSES):
             version = NO_VERSION + 1 if current is None else current.version + 1
             if version > INT64_MAX:
@@ -122,8 +123,9 @@ class CommitLoop:
                 return CommitResult(version=version, snapshot=following)
             if current is None:
                 prepared, current = self._join(prepared)
+                trial = self._trial(prepared)
             else:
-                current = self._follow(prepared, current, self._winners(version))
+                current = self._follow(prepared, trial, current, self._winners(version))
             self._wait(_LOSS_DELAY_S, losses, _LONGEST_LOSS_DELAY_S)
         raise ConcurrentWriteException(
             f"Delta table {self._reader.root}: {_MAX_LOSSES} commits of other writers landed first. Run the operation again."
@@ -131,7 +133,10 @@ class CommitLoop:
 
     # what landed meanwhile -------------------------------------------------------------------------------------------
 
-    def _catch_up(self, prepared: PreparedCommit, base: Snapshot) -> None:
+    def _trial(self, prepared: PreparedCommit) -> Trial:
+        return Trial(prepared.attempt, prepared.isolation, root=self._reader.root)
+
+    def _catch_up(self, prepared: PreparedCommit, trial: Trial, base: Snapshot) -> None:
         """Check what landed between the version that was read and ``base``."""
         read_version = prepared.attempt.read_version
         if base.version < read_version:
@@ -143,27 +148,21 @@ class CommitLoop:
             return
         winners = list(self._winners(read_version + 1, base.version))
         if any(_changes_ground(landed) for _, landed in winners):
-            self._follow(prepared, self._reader.load(read_version).snapshot, winners)
+            self._follow(prepared, trial, self._reader.load(read_version).snapshot, winners)
             return
         for _, landed in winners:
-            self._refuse(prepared, base, landed)
+            trial.pass_by(landed, base)
 
-    def _follow(self, prepared: PreparedCommit, current: Snapshot, winners: Iterable[_Winner]) -> Snapshot:
+    def _follow(self, prepared: PreparedCommit, trial: Trial, current: Snapshot, winners: Iterable[_Winner]) -> Snapshot:
         """The table after the winners, none of which stands in the attempt's way."""
         passed: list[CommitData] = []
         for commit, landed in winners:
-            self._refuse(prepared, current, landed)
+            trial.pass_by(landed, current)
             passed.append(commit)
             if _changes_ground(landed):
                 current, passed = self._reader.advance(current, passed), []
                 check_allowed(prepared.attempt, current)
         return self._reader.advance(current, passed) if passed else current
-
-    def _refuse(self, prepared: PreparedCommit, before: Snapshot | None, landed: LandedCommit) -> None:
-        contest = Contest(attempt=prepared.attempt, winner=landed, isolation=prepared.isolation, before=before, root=self._reader.root)
-        found = first_conflict(contest)
-        if found is not None:
-            raise found.error(contest)
 
     def _winners(self, first: int, last: int | None = None) -> Iterator[_Winner]:
         """The commits from ``first`` to ``last``, by default to the newest; ``first`` itself is known to be there."""
@@ -205,7 +204,7 @@ class CommitLoop:
             return again, snapshot
         try:
             for _, landed in self._winners(snapshot.version, snapshot.version):
-                self._refuse(prepared, None, landed)
+                self._trial(prepared).pass_by(landed, None)
         except MissingCommitError:
             pass
         raise ConcurrentWriteException(

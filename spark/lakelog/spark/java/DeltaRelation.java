@@ -1,6 +1,8 @@
 package lakelog;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
@@ -8,6 +10,7 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.sources.InsertableRelation;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** A native scan, and INSERT INTO that comes to us instead of writing bare Parquet past the log. */
 public class DeltaRelation extends HadoopFsRelation implements InsertableRelation {
@@ -37,6 +40,22 @@ public class DeltaRelation extends HadoopFsRelation implements InsertableRelatio
     HadoopFsRelation made = new HadoopFsRelation(index, index.partitionSchema(), old.dataSchema(), scala.Option.empty(), old.fileFormat(),
         old.options(), (SparkSession) old.sparkSession());
     return new LogicalRelation(made, output, was.catalogTable(), was.isStreaming(), scala.Option.empty());
+  }
+
+  /** Whether a frame depends on the newest rows of the table at a root, in a subquery too. A version that was named never changes. */
+  public static boolean follows(Dataset data, String root) {
+    LogicalPlan plan = data.queryExecution().analyzed();
+    java.util.ArrayList plans = new java.util.ArrayList(CollectionConverters.asJava(plan.subqueriesAll()));
+    plans.add(plan);
+    java.util.Iterator each = plans.iterator();
+    while (each.hasNext()) {
+      java.util.Iterator leaves = CollectionConverters.asJava(((LogicalPlan) each.next()).collectLeaves()).iterator();
+      while (leaves.hasNext()) {
+        DeltaLogFileIndex index = indexOf(leaves.next());
+        if (index != null && index.version == null && index.root.equals(root)) return true;
+      }
+    }
+    return false;
   }
 
   /** The index of one of our scans, or null. Spark copies relations when it prunes nested columns, so the index is what tells. */
