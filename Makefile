@@ -93,9 +93,17 @@ $(SMOKE_SPARKS:%=smoke-%): smoke-%: .venvs/%/.stamp
 	@.venvs/$*/bin/python $(PIP_INSTALL) -c .venvs/$*/constraints.txt -e '.[spark,dev]' pyspark==$(SPARK_$*)
 	@touch $@
 
+.PHONY: soak
+soak: $(VENV)/.stamp ## Processes that append to one table at length, then with writers killed; WRITERS=64 APPENDS=200 KILLS=100 MINUTES=0
+	$(BIN)/python -m tests.processes.soak
+
 .PHONY: bench
 bench: .venvs/bench/.stamp ## lakelog beside Parquet and delta-spark, interleaved; ROWS=20000000 ROUNDS=3
 	$(call with_java,.venvs/bench/bin/python) .venvs/bench/bin/python benchmarks/run.py $(ARGS)
+
+.PHONY: bench-commits
+bench-commits: $(VENV)/.stamp ## Small commits without Spark beside deltalake: one row, contention, counts; COMMITS=200 PROCESSES=32 ROUNDS=3
+	$(BIN)/python benchmarks/commits.py
 
 .venvs/bench/.stamp: pyproject.toml constraints.txt
 	$(call new_venv,.venvs/bench)

@@ -510,10 +510,22 @@ def test_creators_of_different_tables_do_not_mix(delta: SparkSession, path: str,
     assert all(row[0] != 1 or len(row) == 1 for row in theirs_alone)
 
 
-@pytest.mark.parametrize("mode", ["overwrite", "error", "ignore"])
-def test_a_creator_in_another_mode_does_not_join(delta: SparkSession, path: str, mode: str) -> None:
-    created(delta, path, lambda: save(frame(delta, "a", 1), path, mode), lambda: save(frame(delta, "b", 2), path))
+def test_a_creator_that_overwrites_does_not_join(delta: SparkSession, path: str) -> None:
+    created(delta, path, lambda: save(frame(delta, "a", 1), path, "overwrite"), lambda: save(frame(delta, "b", 2), path))
     assert rows(delta, path) == [(2, "b")]
+
+
+def test_a_creator_for_new_tables_alone_finds_the_table_there(delta: SparkSession, path: str) -> None:
+    just_before(lambda: save(frame(delta, "b", 2), path))
+    with pytest.raises(core.TableExistsError, match="already exists at version 0"):
+        save(frame(delta, "a", 1), path, "error")
+    assert (versions(path), orphans(path), rows(delta, path)) == ([0], [], [(2, "b")])
+
+
+def test_a_creator_that_would_ignore_a_table_ignores_one_that_came_first(delta: SparkSession, path: str) -> None:
+    just_before(lambda: save(frame(delta, "b", 2), path))
+    save(frame(delta, "a", 1), path, "ignore")
+    assert (versions(path), orphans(path), rows(delta, path)) == ([0], [], [(2, "b")])
 
 
 # many at once --------------------------------------------------------------------------------------------------------

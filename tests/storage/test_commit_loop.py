@@ -274,6 +274,15 @@ def test_a_creator_joins_after_its_put_was_answered_that_the_table_is_there() ->
     assert (result.version, keys(table_log(store))) == (1, {"first", "second"})
 
 
+def test_of_two_creators_for_one_application_the_second_is_told_so() -> None:
+    store = clocked_store()
+    mine = replace(creation(added("a"), SetTransaction(app_id="nightly", version=3)), joins=True)
+    table_log(store).commit(mine)
+    with pytest.raises(ConcurrentTransactionException, match="same application nightly"):
+        table_log(store).commit(mine)
+    assert table_log(store).snapshot().version == 0
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -103,6 +103,11 @@ class CommitAttempt:
         return not self.reads.rows and not any(isinstance(action, RemoveFile | AddCDCFile) for action in self.actions)
 
     @property
+    def app_ids(self) -> frozenset[str]:
+        """Applications whose transactions it asked for or writes."""
+        return self.reads.app_ids | {action.app_id for action in self.actions if isinstance(action, SetTransaction)}
+
+    @property
     def adds_rows(self) -> bool:
         """A file with new or changed rows is added."""
         return any(isinstance(action, AddFile) and action.data_change for action in self.actions)
@@ -201,9 +206,8 @@ def joined(attempt: CommitAttempt, snapshot: Snapshot) -> CommitAttempt | None:
     if not attempt.joins:
         return None
     # What the other wrote of the same application may be this very write, and of the same domain would be overwritten unseen.
-    apps = attempt.reads.app_ids | {action.app_id for action in attempt.actions if isinstance(action, SetTransaction)}
     domains = {action.domain for action in attempt.actions if isinstance(action, DomainMetadata)}
-    if apps & snapshot.transactions.keys() or domains & snapshot.domains.keys():
+    if attempt.app_ids & snapshot.transactions.keys() or domains & snapshot.domains.keys():
         return None
     protocol = next(action for action in attempt.actions if isinstance(action, Protocol))
     metadata = next(action for action in attempt.actions if isinstance(action, Metadata))

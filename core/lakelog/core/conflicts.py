@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.core.actions import DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from lakelog.core.actions import DomainMetadata, Metadata, Protocol, RemoveFile
 from lakelog.core.commit import NO_VERSION, CommitAttempt, Isolation
 from lakelog.core.data_skipping import NO_ROW, classify
 from lakelog.core.errors import (
@@ -154,8 +154,7 @@ def domains(contest: Contest) -> Conflict | None:
 
 def transactions(contest: Contest) -> Conflict | None:
     """That an application's transaction is applied once."""
-    own = {action.app_id for action in contest.attempt.actions if isinstance(action, SetTransaction)} | contest.attempt.reads.app_ids
-    shared = sorted(own & contest.winner.app_ids)
+    shared = sorted(contest.attempt.app_ids & contest.winner.app_ids)
     if not shared:
         return None
     return Conflict(kind=ConcurrentTransactionException, winner_did=f"wrote a transaction of the same application {_names(shared)}")

@@ -15,7 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from lakelog.core import commit_info
 from lakelog.core.actions import Action, Metadata, Protocol
 from lakelog.core.commit import NO_VERSION, CommitAttempt, Reads
-from lakelog.core.errors import NotADeltaTableError, TableExistsError, UnsupportedOperationError, UnsupportedTypeError
+from lakelog.core.errors import (
+    ConcurrentWriteException,
+    NotADeltaTableError,
+    TableExistsError,
+    UnsupportedOperationError,
+    UnsupportedTypeError,
+)
 from lakelog.core.schema import StructType, check_creatable, nullable_schema, parse_schema, walk
 from lakelog.core.schema_compare import check_partition_columns, check_same_partitioning, compare_for_write
 from lakelog.core.table_features import check_writable, protocol_for_new_table
@@ -63,13 +69,8 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
         if held is not None and asked.is_done(held.snapshot):
             asked.used(spark)
             return held
-        if held is not None and request.mode in ("ErrorIfExists", "Ignore"):
-            if request.mode == "Ignore":
-                return held
-            raise TableExistsError(
-                f'Delta table {root} already exists at version {held.snapshot.version}, and the save mode is error. Use mode("append") or '
-                'mode("overwrite").'
-            )
+        if held is not None and _is_for_new_tables(request):
+            return _left_alone(request, held)
         target = _new_table(context, spark, request, frame) if held is None else _known_table(spark, request, held, frame)
         options = parquet_options(target.metadata.configuration, request.writer_options)
         written = data_files.write(context, spark, root, target.frame, target.metadata, options, f"WRITE {request.mode.lower()} to {root}")
@@ -82,9 +83,27 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
             asked.used(spark)
             jvm.refresh_cached(spark, context.hadoop_root(root))
 
-        newest = commit(context, root, attempt, written.uris, landed)
+        try:
+            newest = commit(context, root, attempt, written.uris, landed)
+        except ConcurrentWriteException as error:
+            if error.rule == "creation" and _is_for_new_tables(request):
+                return _left_alone(request, context.logs.newest(root))
+            raise
     landed()
     return newest
+
+
+def _is_for_new_tables(request: WriteRequest) -> bool:
+    return request.mode in ("ErrorIfExists", "Ignore")
+
+
+def _left_alone(request: WriteRequest, held: HeldSnapshot) -> HeldSnapshot:
+    if request.mode == "Ignore":
+        return held
+    raise TableExistsError(
+        f'Delta table {request.root} already exists at version {held.snapshot.version}, and the save mode is error. Use mode("append") or '
+        'mode("overwrite").'
+    )
 
 
 def _existing(context: Context, root: str) -> HeldSnapshot | None:

@@ -26,7 +26,7 @@ tell, by what is read back:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -34,6 +34,7 @@ from lakelog.core.commit import NO_VERSION, PreparedCommit, check_allowed, isola
 from lakelog.core.conflicts import Trial
 from lakelog.core.errors import (
     CommitOutcomeUnknown,
+    ConcurrentTransactionException,
     ConcurrentWriteException,
     MissingCommitError,
     NotADeltaTableError,
@@ -59,7 +60,11 @@ _MAX_LOSSES = 10_000
 _LONGEST_DELAY_S = 5.0
 _SETTLE_DELAY_S = 0.1
 _LOSS_DELAY_S = 0.002
-_LONGEST_LOSS_DELAY_S = 0.1
+_LONGEST_LOSS_DELAY_S = 0.3
+# The longest wait after a loss in multiples of what an attempt takes, so that about as many writers find a turn each.
+_MOST_TURNS = 32
+# Commits that may wait to be folded; each attempt folds them again.
+_MOST_PASSED = 64
 
 _Winner: TypeAlias = tuple[CommitData, LandedCommit]
 
@@ -113,20 +118,24 @@ class CommitLoop:
         elif self._table_is_there():
             prepared, current = self._join(prepared)
             trial = self._trial(prepared)
+        # What landed after ``current`` and stands in nobody's way. Folded together with the attempt itself: the less lies between
+        # learning of the newest version and the put, the fewer others come in between.
+        passed: list[CommitData] = []
         for losses in range(_MAX_LOSSES):
-            version = NO_VERSION + 1 if current is None else current.version + 1
+            started_ms = self._environment.now_ms()
+            version = (NO_VERSION if current is None else current.version) + len(passed) + 1
             if version > INT64_MAX:
                 raise UnsupportedOperationError(f"Delta table {self._reader.root}: no version can follow {INT64_MAX}. Make a new table.")
             own = CommitData(version=version, data=prepared.data, timestamp_ms=prepared.timestamp_ms)
-            following = self._reader.advance(current, [own])
+            following = self._reader.advance(current, [*passed, own])
             if self._put(version, prepared):
                 return CommitResult(version=version, snapshot=following)
+            self._wait_after_loss(losses, self._environment.now_ms() - started_ms)
             if current is None:
                 prepared, current = self._join(prepared)
                 trial = self._trial(prepared)
             else:
-                current = self._follow(prepared, trial, current, self._winners(version))
-            self._wait(_LOSS_DELAY_S, losses, _LONGEST_LOSS_DELAY_S)
+                current, passed = self._follow(prepared, trial, current, passed, self._winners(version))
         raise ConcurrentWriteException(
             f"Delta table {self._reader.root}: {_MAX_LOSSES} commits of other writers landed first. Run the operation again."
         )
@@ -148,21 +157,25 @@ class CommitLoop:
             return
         winners = list(self._winners(read_version + 1, base.version))
         if any(_changes_ground(landed) for _, landed in winners):
-            self._follow(prepared, trial, self._reader.load(read_version).snapshot, winners)
+            self._follow(prepared, trial, self._reader.load(read_version).snapshot, [], winners)
             return
         for _, landed in winners:
             trial.pass_by(landed, base)
 
-    def _follow(self, prepared: PreparedCommit, trial: Trial, current: Snapshot, winners: Iterable[_Winner]) -> Snapshot:
-        """The table after the winners, none of which stands in the attempt's way."""
-        passed: list[CommitData] = []
+    def _follow(
+        self, prepared: PreparedCommit, trial: Trial, current: Snapshot, passed: Sequence[CommitData], winners: Iterable[_Winner]
+    ) -> tuple[Snapshot, list[CommitData]]:
+        """A snapshot, and the commits that came after it; none of the winners stands in the attempt's way."""
+        since = list(passed)
         for commit, landed in winners:
             trial.pass_by(landed, current)
-            passed.append(commit)
+            since.append(commit)
             if _changes_ground(landed):
-                current, passed = self._reader.advance(current, passed), []
+                current, since = self._reader.advance(current, since), []
                 check_allowed(prepared.attempt, current)
-        return self._reader.advance(current, passed) if passed else current
+        if len(since) > _MOST_PASSED:
+            current, since = self._reader.advance(current, since), []
+        return current, since
 
     def _winners(self, first: int, last: int | None = None) -> Iterator[_Winner]:
         """The commits from ``first`` to ``last``, by default to the newest; ``first`` itself is known to be there."""
@@ -193,6 +206,7 @@ class CommitLoop:
         """The attempt as an append to the table that another writer created.
 
         Raises:
+            ConcurrentTransactionException: that table holds a transaction of the attempt's own application.
             ConcurrentWriteException: the attempt must not, or the tables differ.
         """
         snapshot = self._reader.load().snapshot
@@ -202,6 +216,14 @@ class CommitLoop:
             isolation = isolation_of(attempt, snapshot)
             again = prepare(attempt, timestamp_ms=self._environment.now_ms(), txn_id=prepared.txn_id, isolation=isolation)
             return again, snapshot
+        if shared := sorted(prepared.attempt.app_ids & snapshot.transactions.keys()):
+            raise ConcurrentTransactionException(
+                f"Delta table {self._reader.root}: {prepared.attempt.operation.name} found no table, but another writer made it first and "
+                f"wrote a transaction of the same application {', '.join(shared)}. Nothing was committed. Run it again: what is done is "
+                "passed over.",
+                winner_version=snapshot.version,
+                rule="transactions",
+            )
         try:
             for _, landed in self._winners(snapshot.version, snapshot.version):
                 self._trial(prepared).pass_by(landed, None)
@@ -313,6 +335,11 @@ class CommitLoop:
             # The version was cleaned up: whatever is put there now would be a commit of the past.
             raise self._unknown(version, prepared, doubt)
         return version if self._settle(version, prepared, doubt) else None
+
+    def _wait_after_loss(self, losses: int, took_ms: int) -> None:
+        # In multiples of what an attempt takes: a busy machine and a far store are slower to settle who goes first.
+        first_s = max(_LOSS_DELAY_S, took_ms / 1000)
+        self._wait(first_s, losses, min(_LONGEST_LOSS_DELAY_S, first_s * _MOST_TURNS))
 
     def _wait(self, first_s: float, attempt: int, longest_s: float) -> None:
         # Full jitter: writers that met once do not meet in step again.

@@ -15,6 +15,8 @@ _R = TypeVar("_R")
 
 # Requests at once where there are many, so that an object store's latency is paid once and not per request.
 _THREADS = 8
+# What answers within this time is near: a thread would cost more than the wait.
+_AT_HAND_S = 0.001
 # Answers that wait at most until they are taken.
 _READ_AHEAD = 64
 
@@ -58,10 +60,16 @@ class Environment:
 
 
 def in_threads(function: Callable[[_T], _R], items: Sequence[_T], /) -> Iterator[_R]:
-    """`Parallel` with a few threads; of one or two items, none."""
-    if len(items) <= 2:
-        yield from map(function, items)
+    """`Parallel` with a few threads from the first item on that makes it wait; of one or two items, and of what is at hand, none."""
+    done, slow = 0, False
+    while done < len(items) and not (slow and len(items) - done > 1):
+        started = time.perf_counter()
+        answer = function(items[done])
+        slow = time.perf_counter() - started > _AT_HAND_S
+        done += 1
+        yield answer
+    if done == len(items):
         return
     with ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="lakelog-log") as pool:
-        for start in range(0, len(items), _READ_AHEAD):
+        for start in range(done, len(items), _READ_AHEAD):
             yield from pool.map(function, items[start : start + _READ_AHEAD])

@@ -19,7 +19,7 @@ _CHECKPOINT_PROTECTION = "checkpointProtection"
 
 
 class Maintenance:
-    """Writes checkpoints and deletes old log files. Holds no state; safe to share between threads.
+    """Writes checkpoints and deletes old log files. Safe to share between threads.
 
     Args:
         store: where the log is.
@@ -31,6 +31,8 @@ class Maintenance:
         self._store = store
         self._reader = reader
         self._environment = environment
+        # When the oldest file of the log was written, as last listed: until that expires, no listing would find one that has.
+        self._oldest_ms: int | None = None
 
     def after_commit(self, snapshot: Snapshot) -> None:
         """A checkpoint if the version is due one, then clean-up if the table wants it. What fails is logged and nothing more.
@@ -42,7 +44,7 @@ class Maintenance:
             if snapshot.version == 0 or snapshot.version % interval:
                 return
             self.checkpoint(snapshot)
-            if snapshot.properties.enable_expired_log_cleanup:
+            if snapshot.properties.enable_expired_log_cleanup and self._may_have_expired(snapshot):
                 self.clean_up(snapshot)
         except (Exception, KeyboardInterrupt) as error:
             _LOGGER.warning(
@@ -71,6 +73,7 @@ class Maintenance:
         if _CHECKPOINT_PROTECTION in (snapshot.protocol.writer_features or ()):
             return []
         files = self._reader.listing()
+        self._oldest_ms = min((file.modification_time_ms for file in files), default=None)
         names = log_files_to_delete(files, now_ms=self._environment.now_ms(), log_retention_ms=snapshot.properties.log_retention_ms)
         if names and not self._reader.starts_from_a_readable_checkpoint([file for file in files if file.name not in set(names)]):
             _LOGGER.warning("%s: the log is not cleaned up, since the checkpoint that would become its start cannot be read", snapshot.root)
@@ -79,3 +82,7 @@ class Maintenance:
             self._store.delete([f"{self._reader.folder}/{name}" for name in names])
             _LOGGER.info("%s: %d expired log files deleted", snapshot.root, len(names))
         return names
+
+    def _may_have_expired(self, snapshot: Snapshot) -> bool:
+        oldest_ms = self._oldest_ms
+        return oldest_ms is None or oldest_ms <= self._environment.now_ms() - snapshot.properties.log_retention_ms
