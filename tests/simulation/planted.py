@@ -16,7 +16,7 @@ import pytest
 from lakelog.core import conflicts
 from lakelog.core.actions import Metadata, Protocol
 from lakelog.core.commit import CommitAttempt, Isolation, PreparedCommit
-from lakelog.core.errors import LakelogError, StorageError
+from lakelog.core.errors import StorageError
 from lakelog.core.log_files import ClassicCheckpoint, CommitFile, parse_log_file
 from lakelog.core.log_segment import LogListing
 from lakelog.core.replay import Fold
@@ -144,9 +144,9 @@ def _unknown_is(answer: Callable[[Exception], bool]) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
         original = CommitLoop._settle
 
-        def settle(self: CommitLoop, version: int, prepared: PreparedCommit, cause: Exception | None = None) -> bool:
-            if cause is not None:
-                return original(self, version, prepared, cause)
+        def settle(self: CommitLoop, version: int, prepared: PreparedCommit, doubts: list[Exception]) -> bool:
+            if doubts:
+                return original(self, version, prepared, doubts)
             outcome = self._store.put_if_absent(self._reader.commit_path(version), prepared.data)
             if isinstance(outcome, Unknown):
                 return answer(outcome.cause)
@@ -161,20 +161,16 @@ def _failure(cause: Exception) -> bool:
     raise StorageError(f"the commit failed: {cause}")
 
 
-class _GivenUp(LakelogError):
-    """The commit is taken for failed."""
-
-
 def _nothing_there_is_a_failure(patch: pytest.MonkeyPatch) -> None:
-    original = CommitLoop._holds
-
-    def holds(self: CommitLoop, version: int, prepared: PreparedCommit) -> bool:
+    def settle(self: CommitLoop, version: int, prepared: PreparedCommit, doubts: list[Exception]) -> bool:
+        if isinstance(self._store.put_if_absent(self._reader.commit_path(version), prepared.data), Created):
+            return True
         try:
-            return original(self, version, prepared)
+            return self._holds(version, prepared)
         except FileNotFoundError as error:
-            raise _GivenUp(f"version {version} is not there") from error
+            raise StorageError(f"version {version} is not there") from error
 
-    patch.setattr(CommitLoop, "_holds", holds)
+    patch.setattr(CommitLoop, "_settle", settle)
 
 
 def _in_doubt_is_a_failure(patch: pytest.MonkeyPatch) -> None:
@@ -236,9 +232,11 @@ def _every_commit_is_blind(patch: pytest.MonkeyPatch) -> None:
 def _follows_by_number_alone(patch: pytest.MonkeyPatch) -> None:
     original = CommitLoop._follow
 
-    def follow(self: CommitLoop, prepared: PreparedCommit, trial: conflicts.Trial, current: Snapshot, winners: Any) -> Snapshot:
-        newest = original(self, prepared, trial, current, winners)
-        return replace(current, state=replace(current.state, version=newest.version))
+    def follow(
+        self: CommitLoop, prepared: PreparedCommit, trial: conflicts.Trial, current: Snapshot, passed: Sequence[CommitData], winners: Any
+    ) -> tuple[Snapshot, list[CommitData]]:
+        newest, since = original(self, prepared, trial, current, passed, winners)
+        return replace(current, state=replace(current.state, version=newest.version + len(since))), []
 
     patch.setattr(CommitLoop, "_follow", follow)
 

@@ -113,28 +113,31 @@ class _Stepped(LogStore):
         self._tell = tell
 
     def read(self, path: str) -> bytes:
-        return self._step("read", path, lambda: self._inner.read(path))
+        return self._step("read", path, self._inner.read, path)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        return self._step("put_if_absent", path, lambda: self._inner.put_if_absent(path, data))
+        return self._step("put_if_absent", path, self._inner.put_if_absent, path, data)
 
     def put(self, path: str, data: bytes) -> None:
-        self._step("put", path, lambda: self._inner.put(path, data))
+        self._step("put", path, self._inner.put, path, data)
 
     def list_from(self, path: str) -> Iterator[FileInfo]:
-        return iter(self._step("list_from", path, lambda: list(self._inner.list_from(path))))
+        return iter(self._step("list_from", path, self._list, path))
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
-            self._step("delete", path, lambda path=path: self._inner.delete([path]))
+            self._step("delete", path, self._inner.delete, [path])
 
-    def _step(self, verb: str, path: str, request: Callable[[], _T]) -> _T:
+    def _list(self, path: str) -> list[FileInfo]:
+        return list(self._inner.list_from(path))
+
+    def _step(self, verb: str, path: str, request: Callable[..., _T], *arguments: object) -> _T:
         if not self._process.alive:
             raise greenlet.GreenletExit
         self._scheduler.stop()
         self._clock.advance_ms(1)
         try:
-            answer = request()
+            answer = request(*arguments)
         except SimulatedCrash:
             self._process.alive = False
             self._process.on_death()

@@ -84,7 +84,7 @@ class Simulation:
         self.mix, rates = MIXES[int(chance.random() * len(MIXES))]
         self.has_faults = bool(rates)
         self.configuration = {
-            "delta.checkpointInterval": str(chance.choice((7, 10, 100, 100))),
+            "delta.checkpointInterval": str(chance.choice((8, 100, 100, 100))),
             "delta.isolationLevel": "Serializable" if self.serializable else "WriteSerializable",
             "delta.logRetentionDuration": chance.choice(("interval 1 days", "interval 30 days")),
         }

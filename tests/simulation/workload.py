@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import orjson
@@ -84,6 +85,8 @@ class Client:
         self.name = f"client {number}"
         self.number = number
         self.lives = 0
+        # Nothing changes a snapshot, so one that was noted need not be compared again.
+        self.noted: Snapshot | None = None
 
     def live(self) -> None:
         """The body of one process, from its start until the simulation has seen enough."""
@@ -470,7 +473,9 @@ class Client:
         self._note(result.snapshot)
 
     def _note(self, snapshot: Snapshot) -> None:
-        self.world.seen.append((self.process.name, snapshot.version, facts_of(snapshot)))
+        if snapshot is not self.noted:
+            self.noted = snapshot
+            self.world.seen.append((self.process.name, snapshot.version, facts_of(snapshot)))
 
     def _paths(self, snapshot: Snapshot) -> list[str]:
         paths: list[str] = snapshot.files["path"].to_pylist()
@@ -554,13 +559,22 @@ class Client:
 
 
 def facts_of(snapshot: Snapshot) -> Facts:
+    protocol = snapshot.protocol
     return Facts(
         paths=frozenset(snapshot.files["path"].to_pylist()),
         configuration=snapshot.metadata.configuration,
         schema=snapshot.metadata.schema_string,
-        features=frozenset(feature_names(snapshot.protocol)),
+        features=_features(protocol.min_reader_version, protocol.min_writer_version, protocol.reader_features, protocol.writer_features),
         transactions={name: action.version for name, action in snapshot.transactions.items()},
     )
+
+
+@lru_cache(maxsize=16)
+def _features(reader: int, writer: int, reader_features: tuple[str, ...] | None, writer_features: tuple[str, ...] | None) -> frozenset[str]:
+    protocol = Protocol(
+        min_reader_version=reader, min_writer_version=writer, reader_features=reader_features, writer_features=writer_features
+    )
+    return frozenset(feature_names(protocol))
 
 
 def _insert(state: State, rows: Iterable[Row]) -> None:

@@ -6,6 +6,7 @@ the loser stays, and the loser run again lands.
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -545,3 +546,59 @@ def test_writers_of_their_own_partitions_all_land(delta: SparkSession, path: str
         list(pool.map(work, range(count)))
     assert (versions(path), orphans(path)) == (list(range(1 + 4 * count)), [])
     assert ids(delta, path) == [200, 201, 202]
+
+
+# one version throughout a statement ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def overtaken_job(delta: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Another writer appends id 100 after the statement has chosen its version and before its job reads."""
+    delta.range(3).write.format("delta").option("delta.isolationLevel", "WriteSerializable").save(path)
+    waiting = [100]
+
+    def first(original: Callable[..., Any]) -> Callable[..., Any]:
+        def overtaken(*arguments: Any, **named: Any) -> Any:
+            while waiting:
+                deltalake.write_deltalake(path, pa.table({"id": pa.array([waiting.pop()], pa.int64())}), mode="append")
+            return original(*arguments, **named)
+
+        return overtaken
+
+    for name in ("lakelog.spark.data_files.write", "lakelog.spark.delete._by_rows"):
+        module, _, attribute = name.rpartition(".")
+        monkeypatch.setattr(name, first(getattr(importlib.import_module(module), attribute)))
+    return waiting
+
+
+OVERWRITES: Mapping[str, Callable[[SparkSession, str], object]] = {
+    "a frame": lambda spark, table: spark.read.format("delta").load(table).write.format("delta").mode("overwrite").save(table),
+    "SQL": lambda spark, table: spark.sql(f"INSERT OVERWRITE delta.`{table}` SELECT id FROM delta.`{table}`"),
+    "a subquery": lambda spark, table: spark.sql(
+        f"INSERT OVERWRITE delta.`{table}` SELECT id FROM range(101) WHERE id IN (SELECT id FROM delta.`{table}`)"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", OVERWRITES)
+def test_an_overwrite_from_the_table_itself_reads_the_version_that_it_replaces(
+    delta: SparkSession, path: str, overtaken_job: list[int], how: str
+) -> None:
+    # deltalake does not say that its append is blind, so that it is not passed over.
+    with pytest.raises(ConcurrentAppendException):
+        OVERWRITES[how](delta, path)
+    assert not overtaken_job
+    assert ids(delta, path) == [0, 1, 2, 100]
+    OVERWRITES[how](delta, path)
+    assert ids(delta, path) == [0, 1, 2, 100]
+
+
+@pytest.mark.parametrize("condition", ["id = (SELECT max(id) FROM {table})", "id NOT IN (SELECT id FROM {table} WHERE id < 2)"])
+def test_a_subquery_of_a_delete_reads_the_version_that_the_delete_reads(
+    delta: SparkSession, path: str, overtaken_job: list[int], condition: str
+) -> None:
+    statement = f"DELETE FROM delta.`{path}` WHERE " + condition.format(table=f"delta.`{path}`")
+    with pytest.raises(ConcurrentAppendException):
+        delta.sql(statement)
+    assert not overtaken_job
+    assert ids(delta, path) == [0, 1, 2, 100]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.core.errors import ConcurrentAppendException
+from lakelog.core.errors import ConcurrentAppendException, MissingCommitError
 from lakelog.storage.table_log import TableLog
 from lakelog.storage.testing.memory import MemoryLogStore
 from tests.storage.counting import CountingLogStore
-from tests.storage.logs import Waits, append, checkpoint_path, commit_path, creation, deletion, grow, hint_path, table_log
+from tests.storage.logs import Waits, append, checkpoint_path, commit_path, creation, deletion, grow, hint_path, keys, table_log
 
 DAY_MS = 24 * 60 * 60 * 1000
 NO_CHECKPOINTS = {"delta.checkpointInterval": "1000"}
@@ -78,6 +78,40 @@ def test_whoever_lost_looks_once_however_many_won(store: CountingLogStore, other
     assert store.count("LIST") == 1
     # The first that won is read twice: to learn whose it is, and with the others as the listing shows them.
     assert store.paths("GET") == sorted([commit_path(6), *(commit_path(6 + number) for number in range(others))])
+
+
+class Near(CountingLogStore):
+    near = True
+
+
+@pytest.mark.parametrize("others", [1, 2, 30])
+def test_whoever_lost_on_a_store_that_is_near_reads_on_and_lists_nothing(store: CountingLogStore, others: int) -> None:
+    near = Near(store)
+    log = held(near)
+    grow(table_log(store), others)
+    near.reset()
+    result = log.commit(append(5, "late"))
+    assert result.version == 6 + others
+    assert keys(table_log(store)) == set(result.snapshot.files["path"].to_pylist())
+    assert near.paths("PUT") == [commit_path(6), commit_path(6 + others)]
+    assert near.count("LIST") == 0
+    assert near.paths("GET") == sorted([commit_path(6), *(commit_path(6 + number) for number in range(others + 1))])
+
+
+def test_on_a_store_that_is_near_a_winner_that_was_cleaned_up_leaves_no_gap_to_land_in(store: CountingLogStore) -> None:
+    """Between the put and the look at who won: what is missing then is no free version."""
+
+    class CleanedUp(Near):
+        def read(self, path: str) -> bytes:
+            data = super().read(path)
+            if path == commit_path(6):
+                self.inner.delete([path])
+            return data
+
+    log = held(CleanedUp(store))
+    grow(table_log(store), 3)
+    with pytest.raises(MissingCommitError, match="clean-up"):
+        log.commit(append(5, "late"))
 
 
 def test_a_conflict_costs_one_put(store: CountingLogStore) -> None:

@@ -10,15 +10,13 @@ Paths are kept as the log spells them (percent-encoded, see `lakelog.core.paths`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 from lakelog.core.errors import CorruptLogError
-from lakelog.core.records import INT64_MAX as INT64_MAX
-from lakelog.core.records import JSON as JSON
 from lakelog.core.records import (
+    COMPACT_JSON,
     Record,
     RecordField,
     boolean,
@@ -35,6 +33,8 @@ from lakelog.core.records import (
     string_map,
     strings,
 )
+from lakelog.core.records import INT64_MAX as INT64_MAX
+from lakelog.core.records import JSON as JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,5 +439,4 @@ def serialize_commit(actions: Iterable[Action]) -> bytes:
     Raises:
         ValueError: a value that JSON cannot hold (NaN, an infinity, a lone surrogate).
     """
-    lines = (json.dumps(action_to_json(action), ensure_ascii=False, allow_nan=False, separators=(",", ":")) for action in actions)
-    return "".join(line + "\n" for line in lines).encode()
+    return "".join(COMPACT_JSON.encode(action_to_json(action)) + "\n" for action in actions).encode()

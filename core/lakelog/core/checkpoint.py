@@ -264,8 +264,10 @@ def _present(batch: pa.RecordBatch, name: str) -> pa.StructArray | None:
         return None
     if not isinstance(column, pa.StructArray):
         raise CorruptLogError(f"checkpoint column {name} has type {column.type} instead of a struct")
-    present: pa.StructArray = column.drop_null()
-    return present
+    count = len(column) - column.null_count
+    # Writers put the actions of one kind in a row, and a slice costs nothing.
+    run: pa.StructArray = column.slice(pc.index(column.is_valid(), True).as_py(), count)
+    return run if not run.null_count and len(run) == count else column.drop_null()
 
 
 def _rows(batch: pa.RecordBatch, name: str) -> list[dict[str, object]]:

@@ -85,6 +85,7 @@ class CommitAttempt:
         engine_info: ``lakelog/<version>``.
         reads: what the actions depend on.
         user_metadata: free text for ``commitInfo``.
+        table_id: ``metaData.id`` of the table that was read; None where that is not to be checked.
         joins: where it creates the table and another writer does so first with an equal schema, partitioning, protocol and
             properties, its files are appended to that table.
     """
@@ -95,6 +96,7 @@ class CommitAttempt:
     engine_info: str
     reads: Reads = field(default=NOTHING)
     user_metadata: str | None = None
+    table_id: str | None = None
     joins: bool = False
 
     @property
@@ -216,7 +218,7 @@ def joined(attempt: CommitAttempt, snapshot: Snapshot) -> CommitAttempt | None:
     if same != there or protocol != snapshot.protocol:
         return None
     actions = tuple(action for action in attempt.actions if not isinstance(action, Protocol | Metadata))
-    return replace(attempt, read_version=snapshot.version, actions=actions)
+    return replace(attempt, read_version=snapshot.version, table_id=there.id, actions=actions)
 
 
 def _check_shape(attempt: CommitAttempt) -> None:

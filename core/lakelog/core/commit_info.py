@@ -6,13 +6,12 @@ a list is JSON text inside a string (``"[\\"month\\"]"``), a flag a bare boolean
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lakelog.core.actions import CommitInfo
 from lakelog.core.errors import InvalidOptionError
-from lakelog.core.records import JSON
+from lakelog.core.records import COMPACT_JSON, JSON
 
 # Operations that rearrange rows or describe them, as delta-spark's ``changesData`` has it.
 _REARRANGING = frozenset(
@@ -147,4 +146,4 @@ def parameter_texts(values: Mapping[str, JSON]) -> dict[str, str | None]:
 
 def json_text(value: JSON) -> str:
     """Compact JSON with letters of any script as they are."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return COMPACT_JSON.encode(value)

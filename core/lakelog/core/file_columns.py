@@ -7,6 +7,7 @@ PROTOCOL.md ("Action Reconciliation") gives a logical file: canonical path, ``|`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
@@ -72,6 +73,16 @@ _READ_AS = {
     kind: [(field.name, _sort(field.type), field.type) for field in fields[:-1]]
     for kind, fields in (("add", _FILE_FIELDS), ("remove", _TOMBSTONE_FIELDS))
 }
+
+_TYPES = {kind: {name: data_type for name, _, data_type in fields} for kind, fields in _READ_AS.items()}
+_NULLS = {kind: {name: pa.nulls(FEW, type=data_type) for name, data_type in types.items()} for kind, types in _TYPES.items()}
+
+
+@cache
+def _no_pairs() -> pa.Array[Any]:
+    """Arrow makes maps slowly, and those of an unpartitioned table are all empty."""
+    return pa.array([[]] * FEW, type=STRING_MAP)
+
 
 _REQUIRED: Mapping[str, Sequence[str]] = {
     "add": ("path", "partitionValues", "size", "modificationTime"),
@@ -179,6 +190,8 @@ def logical_keys(paths: pa.StringArray, vectors: pa.StructArray, root: str) -> p
 
 
 def _rows_to_batch(rows: Sequence[JsonRow], schema: pa.Schema, kind: str, root: str) -> pa.RecordBatch:
+    if len(rows) <= FEW and (batch := _few_to_batch(rows, schema, kind, root)) is not None:
+        return batch
     # Any: what the stubs call an array depends on its type, which the schema gives here.
     columns: dict[str, Any] = {}
     try:
@@ -202,6 +215,60 @@ def _rows_to_batch(rows: Sequence[JsonRow], schema: pa.Schema, kind: str, root: 
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
+def _few_to_batch(rows: Sequence[JsonRow], schema: pa.Schema, kind: str, root: str) -> pa.RecordBatch | None:
+    """A few rows without deletion vectors in one call of Arrow, since the calls cost more than the rows; None where they have any."""
+    try:
+        told = {name for row in rows for name, value in row.items() if value is not None}
+        if "deletionVector" in told:
+            return None
+        unpartitioned = all(row.get("partitionValues") == {} for row in rows)
+        if unpartitioned:
+            told.discard("partitionValues")
+        names = tuple(sorted(told & _TYPES[kind].keys()))
+        whole: list[JsonRow] = []
+        for row in rows:
+            path = row.get("path")
+            if type(path) is not str:
+                return None
+            changed: JsonRow = {**row, "key": _plain_key(path, root)}
+            for name, sort in _of_note(kind, names):
+                value = row.get(name)
+                if sort == "map" and value is not None:
+                    changed[name] = list(value.items())  # type: ignore[attr-defined]
+                elif type(value) is float:
+                    _refuse_fractions([value])
+            whole.append(changed)
+        structs = cast(pa.StructArray, pa.array(whole, type=_struct(kind, names)))
+    except MISFITS as error:
+        raise MisfitError(str(error)) from error
+    columns: dict[str, pa.Array[Any]] = dict(zip((*names, "key"), structs.flatten(), strict=True))
+    if unpartitioned:
+        columns["partitionValues"] = _no_pairs().slice(0, len(rows))
+    if any(name not in columns or columns[name].null_count for name in _REQUIRED[kind]):
+        raise MisfitError("a required field is missing")
+    nulls = _NULLS[kind]
+    given = [columns[name] if name in columns else nulls[name].slice(0, len(rows)) for name in schema.names]
+    return pa.RecordBatch.from_arrays(given, schema=schema)
+
+
+@lru_cache(maxsize=4096)
+def _plain_key(path: str, root: str) -> str:
+    """The key of a file without a deletion vector; a commit that is new is read by the commit loop, and again by the fold."""
+    return f"{canonical_key(path, root)}|"
+
+
+@lru_cache(maxsize=256)
+def _struct(kind: str, names: tuple[str, ...]) -> pa.StructType:
+    types = _TYPES[kind]
+    return pa.struct([*((name, types[name]) for name in names), ("key", pa.string())])
+
+
+@lru_cache(maxsize=256)
+def _of_note(kind: str, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The fields whose values Arrow does not take as they are, or not as strictly as it should."""
+    return [(name, sort) for name, sort, _ in _READ_AS[kind] if name in names and sort in ("map", "integer")]
+
+
 def _refuse_fractions(values: Sequence[object]) -> None:
     """Arrow would cut 1.5, and what is too large for 64 bits comes out of JSON as a float."""
     if float in set(map(type, values)):
@@ -209,7 +276,7 @@ def _refuse_fractions(values: Sequence[object]) -> None:
 
 
 def _structs_to_batch(structs: pa.StructArray, schema: pa.Schema, kind: str, root: str) -> pa.RecordBatch:
-    present = structs.filter(pc.is_valid(structs))
+    present = structs.drop_null() if structs.null_count else structs
     children = dict(zip((field.name for field in present.type), present.flatten(), strict=True))
     # Any: what the stubs call an array depends on its type, which the schema gives here.
     columns: dict[str, Any] = {}

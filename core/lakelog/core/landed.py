@@ -35,6 +35,8 @@ class LandedCommit:
         metadata: its ``metaData`` action.
         app_ids: applications whose ``txn`` it wrote.
         domains: metadata domains that it wrote or removed.
+        num_added: how many ``add`` actions it holds.
+        num_removed: how many ``remove`` actions.
         added: its ``add`` actions, `FILES_SCHEMA` and a last column ``dataChange``.
         removed: its ``remove`` actions, `TOMBSTONES_SCHEMA`.
     """
@@ -49,6 +51,8 @@ class LandedCommit:
     metadata: Metadata | None
     app_ids: frozenset[str]
     domains: frozenset[str]
+    num_added: int
+    num_removed: int
     added: pa.Table
     removed: pa.Table
 
@@ -62,15 +66,17 @@ class LandedCommit:
     def describe(self) -> str:
         """``version 7 (WRITE by lakelog/0.1: 1 file added, 0 removed)``."""
         operation, engine = self.operation or "an unnamed operation", self.engine_info or "an unnamed engine"
-        count = self.added.num_rows
-        files = f"{count} file{'' if count == 1 else 's'} added, {self.removed.num_rows} removed"
+        files = f"{self.num_added} file{'' if self.num_added == 1 else 's'} added, {self.num_removed} removed"
         return f"version {self.version} ({operation} by {engine}: {files})"
 
 
 ADDED_SCHEMA = FILES_SCHEMA.append(pa.field("dataChange", pa.bool_()))
 
 
-def landed_commit(version: int, data: bytes, *, source: str, root: str) -> LandedCommit:
+_NOTHING_ADDED, _NOTHING_REMOVED = pa.Table.from_batches([], ADDED_SCHEMA), pa.Table.from_batches([], TOMBSTONES_SCHEMA)
+
+
+def landed_commit(version: int, data: bytes, *, source: str, root: str, columns: bool = True) -> LandedCommit:
     """Parse a commit file.
 
     Args:
@@ -78,6 +84,8 @@ def landed_commit(version: int, data: bytes, *, source: str, root: str) -> Lande
         data: its bytes.
         source: its path, for messages.
         root: the table's root, unencoded.
+        columns: whether `added` and `removed` are wanted, as by every attempt but a blind append. Without them both are empty, and what
+            is wrong inside a file action is left for replay to find.
 
     Raises:
         CorruptLogError: a line is not a valid action; names the source.
@@ -88,6 +96,7 @@ def landed_commit(version: int, data: bytes, *, source: str, root: str) -> Lande
     app_ids: set[str] = set()
     domains: set[str] = set()
     files = _Files(root)
+    counts = {"add": 0, "remove": 0}
     if not data.strip():
         raise CorruptLogError(f"{source} is empty: a writer was cut off or the file was torn. Restore it.")
     try:
@@ -98,8 +107,10 @@ def landed_commit(version: int, data: bytes, *, source: str, root: str) -> Lande
             if not isinstance(action, dict) or len(action) != 1:
                 raise CorruptLogError("an action must be an object with one key")
             ((kind, value),) = action.items()
-            if kind in ("add", "remove"):
-                files.append(kind, value)
+            if kind in counts:
+                counts[kind] += 1
+                if columns:
+                    files.append(kind, value)
             elif kind == "commitInfo" and isinstance(value, dict):
                 info = CommitInfo.from_json(value)
             elif kind == "protocol":
@@ -110,7 +121,7 @@ def landed_commit(version: int, data: bytes, *, source: str, root: str) -> Lande
                 app_ids.add(SetTransaction.from_json(value).app_id)
             elif kind == "domainMetadata":
                 domains.add(DomainMetadata.from_json(value).domain)
-        added, removed = files.tables()
+        added, removed = files.tables() if columns else (_NOTHING_ADDED, _NOTHING_REMOVED)
     except MisfitError as error:
         # The codec of single actions says which line and which field.
         parse_commit(data, source)
@@ -123,11 +134,13 @@ def landed_commit(version: int, data: bytes, *, source: str, root: str) -> Lande
         operation=info.operation,
         engine_info=info.engine_info,
         read_version=info.read_version,
-        is_blind_append=bool(info.is_blind_append) and not removed.num_rows,
+        is_blind_append=bool(info.is_blind_append) and not counts["remove"],
         protocol=protocol,
         metadata=metadata,
         app_ids=frozenset(app_ids),
         domains=frozenset(domains),
+        num_added=counts["add"],
+        num_removed=counts["remove"],
         added=added,
         removed=removed,
     )

@@ -109,6 +109,9 @@ LogFile: TypeAlias = CommitFile | CheckpointFile | CompactedFile | ChecksumFile 
 
 def parse_log_file(name: str) -> LogFile:
     """What a name in the log folder stands for. ``name`` holds no slash."""
+    # Most of a log, and the leading zero keeps it below 2**63.
+    if name[20:] == ".json" and name[0] == "0" and name.isascii() and name[:20].isdecimal():
+        return CommitFile(int(name[:20]))
     match = _NAME.fullmatch(name)
     if match is None:
         return LastCheckpointFile() if name == LAST_CHECKPOINT else OtherFile(name)
@@ -128,7 +131,7 @@ def parse_log_file(name: str) -> LogFile:
 
 def commit_name(version: int) -> str:
     """``00000000000000000007.json``"""
-    return CommitFile(version).name
+    return f"{version:020d}.json"
 
 
 def checkpoint_name(version: int) -> str:

@@ -11,13 +11,16 @@ import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import orjson
 
 from lakelog.core.errors import CorruptLogError
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+# As Spark writes it: no spaces, letters of any script as they are.
+COMPACT_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
@@ -221,7 +224,12 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
 
 
+_SCALARS = frozenset({str, int, bool, float})
+
+
 def _plain(value: object) -> JSON:
+    if type(value) in _SCALARS:
+        return cast("JSON", value)
     if isinstance(value, Record):
         return value.to_json()
     if isinstance(value, tuple):

@@ -8,9 +8,9 @@ at once: their file actions gather in chunks of Arrow columns and meet the base 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import orjson
 import pyarrow as pa
@@ -29,6 +29,9 @@ _ROWS_PER_CHUNK = 8192
 # Tables grow by a chunk per refresh; past this many, or with so few rows, kernels lose more to chunk overhead than a copy costs.
 _MAX_CHUNKS = 64
 _FEW_ROWS = 4096
+# Up to so many rows, all told, a dictionary of their keys costs less than the calls of the kernels.
+_ROWS_AT_HAND = 256
+_FEW_CHUNKS = 8
 
 _NO_FILES = pa.Table.from_batches([], schema=FILES_SCHEMA)
 _NO_TOMBSTONES = pa.Table.from_batches([], schema=TOMBSTONES_SCHEMA)
@@ -60,6 +63,10 @@ class LogState:
         """The state without tombstones whose ``deletionTimestamp`` plus retention lies before now; one without a time has expired."""
         if not self.tombstones.num_rows:
             return self
+        if self.tombstones.num_rows <= _ROWS_AT_HAND:
+            times = self.tombstones["deletionTimestamp"].to_pylist()
+            if all(time is not None and time >= now_ms - retention_ms for time in times):
+                return self
         # A row whose time is null does not pass the filter.
         cutoff = pa.scalar(now_ms - retention_ms, pa.int64())
         unexpired = pc.greater_equal(self.tombstones["deletionTimestamp"], cutoff)
@@ -137,12 +144,19 @@ class Fold:
             CorruptLogError: a file action has a field that is missing or of the wrong type; names the source and the line.
         """
         self._flush()
-        adds, removes = _newest(self._files.table()), _newest(self._tombstones.table())
         files, tombstones = self._base.files, self._base.tombstones
-        if adds.num_rows or removes.num_rows:
-            seen = pa.chunked_array([*adds["key"].chunks, *removes["key"].chunks], type=pa.string())
-            files = _append(_without(files, seen), _newer(adds, removes), FILES_SCHEMA)
-            tombstones = _append(_without(tombstones, seen), _newer(removes, adds), TOMBSTONES_SCHEMA)
+        gathered = self._files.num_rows + self._tombstones.num_rows
+        if gathered and gathered + files.num_rows + tombstones.num_rows <= _ROWS_AT_HAND:
+            adds, removes = self._files.rows(), self._tombstones.rows()
+            seen = adds.keys() | removes.keys()
+            files = _replaced(files, seen, self._files, [at for key, (at, when) in adds.items() if when > removes.get(key, _NEVER)[1]])
+            newer = [at for key, (at, when) in removes.items() if when > adds.get(key, _NEVER)[1]]
+            tombstones = _replaced(tombstones, seen, self._tombstones, newer)
+        elif gathered:
+            added, removed = _newest(self._files.table()), _newest(self._tombstones.table())
+            keys = pa.chunked_array([*added["key"].chunks, *removed["key"].chunks], type=pa.string())
+            files = _append(_without(files, keys), _newer(added, removed), FILES_SCHEMA)
+            tombstones = _append(_without(tombstones, keys), _newer(removed, added), TOMBSTONES_SCHEMA)
         return LogState(
             version=self._version,
             protocol=self._protocol,
@@ -223,15 +237,58 @@ class _Gatherer:
     """Batches of file actions, each row with its ``sequence``."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema.append(pa.field("sequence", pa.int64()))
-        self._batches: list[pa.RecordBatch] = []
+        self.schema = schema
+        self.batches: list[pa.RecordBatch] = []
+        self.num_rows = 0
+        self._sequences: list[list[int]] = []
 
     def append(self, batch: pa.RecordBatch, sequences: list[int]) -> None:
-        columns = [*batch.columns, pa.array(sequences, pa.int64())]
-        self._batches.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self.batches.append(batch)
+        self.num_rows += batch.num_rows
+        self._sequences.append(sequences)
+
+    def rows(self) -> dict[str, tuple[int, int]]:
+        """The newest row of each key: its place among all rows, and its sequence."""
+        keys = (cast(str, key) for batch in self.batches for key in batch.column("key").to_pylist())
+        sequences = (sequence for some in self._sequences for sequence in some)
+        return {key: (at, sequence) for at, (key, sequence) in enumerate(zip(keys, sequences, strict=True))}
 
     def table(self) -> pa.Table:
-        return pa.Table.from_batches(self._batches, schema=self._schema)
+        schema = self.schema.append(pa.field("sequence", pa.int64()))
+        batches = (
+            pa.RecordBatch.from_arrays([*batch.columns, pa.array(sequences, pa.int64())], schema=schema)
+            for batch, sequences in zip(self.batches, self._sequences, strict=True)
+        )
+        return pa.Table.from_batches(batches, schema=schema)
+
+
+# Where no row is: before all sequences, which start at 1.
+_NEVER = (-1, 0)
+
+
+def _replaced(base: pa.Table, seen: Set[str], gathered: _Gatherer, chosen: Iterable[int]) -> pa.Table:
+    """The rows of the base whose keys were not seen, then the chosen ones in their order."""
+    kept = [at for at, key in enumerate(base["key"].to_pylist()) if key not in seen]
+    runs = [*_runs(base.to_batches(), kept), *_runs(gathered.batches, sorted(chosen))]
+    if len(kept) == base.num_rows == sum(run.num_rows for run in runs):
+        return base
+    # Plans go over live files again and again, but hardly anything over tombstones.
+    whole = len(runs) > (1 if gathered.schema is FILES_SCHEMA else _FEW_CHUNKS)
+    table = pa.Table.from_batches(runs, schema=gathered.schema)
+    return table.combine_chunks() if whole else table
+
+
+def _runs(batches: Iterable[pa.RecordBatch], places: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Rows by their ascending places as slices, which a kernel's selection from every column would cost more than."""
+    start, position = 0, 0
+    for batch in batches:
+        end = start + batch.num_rows
+        while position < len(places) and places[position] < end:
+            first = position
+            while position < len(places) and places[position] < end and places[position] - places[first] == position - first:
+                position += 1
+            yield batch.slice(places[first] - start, position - first)
+        start = end
 
 
 def _newest(rows: pa.Table) -> pa.Table:

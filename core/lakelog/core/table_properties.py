@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
 
 from lakelog.core.errors import InvalidTablePropertyError, UnsupportedFeatureError
@@ -68,6 +69,7 @@ _LONGEST_TEXT = 1000
 _LONGEST_INTERVAL_MS = 100_000 * 366 * 86_400_000
 
 
+@lru_cache(maxsize=256)
 def parse_interval(text: str) -> int:
     """``interval 1 week 2 hours`` in milliseconds; the word ``interval`` may be left out.
 

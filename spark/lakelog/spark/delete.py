@@ -117,6 +117,7 @@ def delete(context: Context, spark: SparkSession, root: str, told: str, search: 
                 operation=commit_info.delete([condition.sql], metrics={**outcome.metrics, "executionTimeMs": now - started}),
                 engine_info=context.engine_info,
                 reads=asked.reading(outcome.reads),
+                table_id=snapshot.metadata.id,
                 user_metadata=user_metadata(spark),
             )
 

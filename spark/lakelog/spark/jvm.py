@@ -343,6 +343,12 @@ def follows(frame: DataFrame, root: str) -> bool:
     return bool(jvm.lakelog.DeltaRelation.follows(dataset_of(frame), root))
 
 
+def pinned(frame: DataFrame, spark: SparkSession, root: str, snapshot_id: str) -> DataFrame:
+    """The frame with its scans of the table at a root, as Hadoop spells it, held to a snapshot that was handed out under this id."""
+    jvm: Any = SparkContext._jvm
+    return frame_from(jvm.lakelog.DeltaRelation.pinned(dataset_of(frame), root, snapshot_id), spark)
+
+
 def write_files(
     spark: SparkSession, frame: DataFrame, root: str, partition_columns: int, options: Mapping[str, str], description: str
 ) -> str:

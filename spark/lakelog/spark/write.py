@@ -7,7 +7,7 @@ WriteSerializable table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -71,11 +71,16 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
             return held
         if held is not None and _is_for_new_tables(request):
             return _left_alone(request, held)
+        # Rows that were made from the table's own are not blind: what other writers did to those meanwhile matters.
+        reads_itself = held is not None and jvm.follows(frame, context.hadoop_root(root))
+        if held is not None and reads_itself:
+            frame = jvm.pinned(frame, spark, context.hadoop_root(root), held.id)
         target = _new_table(context, spark, request, frame) if held is None else _known_table(spark, request, held, frame)
         options = parquet_options(target.metadata.configuration, request.writer_options)
         written = data_files.write(context, spark, root, target.frame, target.metadata, options, f"WRITE {request.mode.lower()} to {root}")
         with written_files(written.uris):
-            attempt = _attempt(context, spark, request, asked, target, written, frame)
+            reads = asked.reading(Reads(whole_table=request.mode == "Overwrite" or reads_itself))
+            attempt = _attempt(context, spark, request, asked.actions(context.environment.now_ms()), reads, target, written)
         if held is not None and not attempt.actions:
             return held
 
@@ -173,14 +178,12 @@ def _attempt(
     context: Context,
     spark: SparkSession,
     request: WriteRequest,
-    asked: IdempotentWrite,
+    first: Sequence[Action],
+    reads: Reads,
     target: _Target,
     written: data_files.NewFiles,
-    given: DataFrame,
 ) -> CommitAttempt:
-    # Rows that were made from the table's own are not blind: what other writers did to those meanwhile matters.
-    reads = Reads(whole_table=request.mode == "Overwrite" or jvm.follows(given, context.hadoop_root(request.root)))
-    actions: list[Action] = list(asked.actions(context.environment.now_ms()))
+    actions = list(first)
     metrics: Mapping[str, int] = {"numFiles": len(written.adds), "numOutputRows": written.rows, "numOutputBytes": written.bytes}
     if target.held is None:
         assert target.protocol is not None
@@ -196,7 +199,8 @@ def _attempt(
         actions=tuple(actions),
         operation=commit_info.write(request.mode, target.metadata.partition_columns, metrics=metrics),
         engine_info=context.engine_info,
-        reads=asked.reading(reads),
+        reads=reads,
+        table_id=None if target.held is None else target.held.snapshot.metadata.id,
         user_metadata=user_metadata(spark, request),
         joins=request.mode == "Append",
     )

@@ -19,6 +19,8 @@ from lakelog.storage.log_store import LogStore
 # Rows that are Arrow columns of the checkpoint's own schema at one time.
 _BATCH_ROWS = 65_536
 
+_FEW_ROWS = 1024
+
 # Readers that prune by row groups (deltalake, DuckDB) gain from several; one of this size costs little to open.
 _ROW_GROUP_ROWS = 131_072
 
@@ -96,11 +98,14 @@ def _batches(store: LogStore, folder: str, files: Sequence[CheckpointFile], root
 def _parquet_batches(data: bytes) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as parquet:
         schema = parquet.schema_arrow
-        if parquet.metadata.num_rows > len(data) * _ROWS_PER_BYTE:
-            raise ValueError(f"{len(data)} bytes cannot hold the {parquet.metadata.num_rows} actions that it claims")
+        rows = parquet.metadata.num_rows
+        if rows > len(data) * _ROWS_PER_BYTE:
+            raise ValueError(f"{len(data)} bytes cannot hold the {rows} actions that it claims")
         for group in range(parquet.metadata.num_row_groups):
             columns = _columns(schema, with_parsed_stats=_lacks_json_stats(schema, parquet.metadata.row_group(group)))
-            yield from parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], columns=columns)
+            # Few rows are read sooner than threads are told of them.
+            threads = rows > _FEW_ROWS
+            yield from parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], columns=columns, use_threads=threads)
 
 
 def _columns(schema: pa.Schema, *, with_parsed_stats: bool) -> list[str]:

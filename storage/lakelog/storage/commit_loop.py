@@ -15,10 +15,12 @@ tell, by what is read back:
 |  8 | unknown | another's                    | as 3 to 5: a late request of ours cannot replace it                           |
 |  9 | unknown | nothing there                | the same bytes to the same version again: the first request may still arrive  |
 | 10 | unknown | cannot be read, or torn      | as 9                                                                          |
-| 11 | refused | -                            | nothing unknown before: the store's error, nothing was committed; else as 10  |
-| 12 | any     | still not known after `_SETTLE_ATTEMPTS` | `CommitOutcomeUnknown`; the data files stay, its ``resolve()`` goes on here |
-| 13 | an interrupt | nothing there           | the interrupt travels on: nothing was committed                               |
-| 14 | an interrupt | anything else           | `CommitOutcomeUnknown`, caused by the interrupt                               |
+| 11 | refused | as 7, 8, 10                  | as 7, 8, 10; a time-out or a lost connection is an unknown answer at once     |
+| 12 | refused | nothing there                | nothing unknown before: the store's error, nothing was committed; else as 9   |
+| 13 | any     | still not known after `_SETTLE_ATTEMPTS` | `CommitOutcomeUnknown`; the data files stay, its ``resolve()`` goes on here |
+| 14 | an interrupt | another's               | the interrupt travels on: nothing was committed                               |
+| 15 | an interrupt | nothing there           | store near, nothing unknown before: as 14; else as 16, the request may still arrive |
+| 16 | an interrupt | anything else           | `CommitOutcomeUnknown`, caused by the interrupt                               |
 
 "exists" is never taken for a conflict before the version was read, and no N + 1 is tried before N is settled: the bytes at N may be ours.
 """
@@ -30,7 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lakelog.core.commit import NO_VERSION, PreparedCommit, check_allowed, isolation_of, joined, prepare
+from lakelog.core.commit import NO_VERSION, CommitAttempt, PreparedCommit, check_allowed, isolation_of, joined, prepare
 from lakelog.core.conflicts import Trial
 from lakelog.core.errors import (
     CommitOutcomeUnknown,
@@ -135,7 +137,7 @@ class CommitLoop:
                 prepared, current = self._join(prepared)
                 trial = self._trial(prepared)
             else:
-                current, passed = self._follow(prepared, trial, current, passed, self._winners(version))
+                current, passed = self._follow(prepared, trial, current, passed, self._winners(prepared.attempt, version))
         raise ConcurrentWriteException(
             f"Delta table {self._reader.root}: {_MAX_LOSSES} commits of other writers landed first. Run the operation again."
         )
@@ -149,13 +151,10 @@ class CommitLoop:
         """Check what landed between the version that was read and ``base``."""
         read_version = prepared.attempt.read_version
         if base.version < read_version:
-            raise ConcurrentWriteException(
-                f"Delta table {self._reader.root}: this transaction read version {read_version}, but the newest is {base.version}: "
-                "the table was made anew meanwhile. Read it again and run the operation again."
-            )
+            raise made_anew(self._reader.root, prepared.attempt)
         if base.version == read_version:
             return
-        winners = list(self._winners(read_version + 1, base.version))
+        winners = list(self._winners(prepared.attempt, read_version + 1, base.version))
         if any(_changes_ground(landed) for _, landed in winners):
             self._follow(prepared, trial, self._reader.load(read_version).snapshot, [], winners)
             return
@@ -177,13 +176,18 @@ class CommitLoop:
             current, since = self._reader.advance(current, since), []
         return current, since
 
-    def _winners(self, first: int, last: int | None = None) -> Iterator[_Winner]:
+    def _winners(self, attempt: CommitAttempt, first: int, last: int | None = None) -> Iterator[_Winner]:
         """The commits from ``first`` to ``last``, by default to the newest; ``first`` itself is known to be there."""
-        files = self._reader.listing(first)
-        versions = range(first, (self._newest(files, first) if last is None else last) + 1)
-        for commit in self._reader.read_commits(versions, dict.fromkeys(versions, self._environment.now_ms()), files):
+        if last is None and self._store.near:
+            commits = self._reader.read_on(first)
+        else:
+            files = self._reader.listing(first)
+            versions = range(first, (self._newest(files, first) if last is None else last) + 1)
+            commits = self._reader.read_commits(versions, dict.fromkeys(versions, self._environment.now_ms()), files)
+        for commit in commits:
             source = self._reader.commit_path(commit.version)
-            yield commit, landed_commit(commit.version, commit.data, source=source, root=self._reader.root)
+            columns = not attempt.is_blind_append
+            yield commit, landed_commit(commit.version, commit.data, source=source, root=self._reader.root, columns=columns)
 
     def _newest(self, files: Iterable[LogListing], version: int) -> int:
         listed = {file.version for item in files if isinstance(file := parse_log_file(item.name), CommitFile)}
@@ -225,7 +229,7 @@ class CommitLoop:
                 rule="transactions",
             )
         try:
-            for _, landed in self._winners(snapshot.version, snapshot.version):
+            for _, landed in self._winners(prepared.attempt, snapshot.version, snapshot.version):
                 self._trial(prepared).pass_by(landed, None)
         except MissingCommitError:
             pass
@@ -240,19 +244,20 @@ class CommitLoop:
 
     def _put(self, version: int, prepared: PreparedCommit) -> bool:
         """Whether the attempt is what ``version`` holds; an interrupt travels on only when it certainly is not."""
+        doubts: list[Exception] = []
         try:
-            return self._settle(version, prepared)
+            return self._settle(version, prepared, doubts)
         except (CommitOutcomeUnknown, StorageError, OSError):
             raise
         except BaseException as interrupt:
-            self._settle_interrupt(version, prepared, interrupt)
+            self._settle_interrupt(version, prepared, interrupt, final=self._store.near and not doubts)
             raise
 
-    def _settle(self, version: int, prepared: PreparedCommit, cause: Exception | None = None) -> bool:
+    def _settle(self, version: int, prepared: PreparedCommit, doubts: list[Exception]) -> bool:
         """Put until the answer is known.
 
         Args:
-            cause: why the outcome of an earlier request is not known; None where there was none.
+            doubts: why the outcome of earlier requests is not known; grows by those of this call.
 
         Raises:
             StorageError, OSError: the store refused, and no earlier request can have arrived.
@@ -260,38 +265,53 @@ class CommitLoop:
         """
         path = self._reader.commit_path(version)
         for attempt in range(_SETTLE_ATTEMPTS):
+            refusal: Exception | None = None
             try:
                 outcome = self._store.put_if_absent(path, prepared.data)
-            except (StorageError, OSError):
-                if cause is None:
-                    raise
-                # This request did nothing, but an earlier one may still arrive.
-                outcome = Unknown(cause)
+            except (TimeoutError, ConnectionError) as error:
+                # By the contract a refusal, but nobody can know that of a request that was sent.
+                outcome = Unknown(error)
+            except (StorageError, OSError) as error:
+                outcome = AlreadyExists()
+                refusal = error
             if isinstance(outcome, Created):
                 return True
             if isinstance(outcome, Unknown):
-                cause = outcome.cause
-                _LOGGER.warning("%s: the outcome of version %d is unknown: %s", self._reader.root, version, cause)
+                doubts.append(outcome.cause)
+                _LOGGER.warning("%s: the outcome of version %d is unknown: %s", self._reader.root, version, outcome.cause)
                 self._wait(_SETTLE_DELAY_S, attempt, _LONGEST_DELAY_S)
             try:
-                return self._holds(version, prepared)
+                if self._holds(version, prepared):
+                    return True
+                if refusal is not None and not doubts:
+                    raise refusal
+                return False
             except FileNotFoundError as error:
-                cause = cause or error
+                if refusal is not None and not doubts:
+                    raise refusal from None
+                doubts.append(refusal or (doubts[-1] if doubts else error))
             except (StorageError, OSError) as error:
-                cause = error
-                if isinstance(outcome, AlreadyExists):
-                    self._wait(_SETTLE_DELAY_S, attempt, _LONGEST_DELAY_S)
-        raise self._unknown(version, prepared, cause) from cause
+                if error is refusal:
+                    raise
+                doubts.append(error)
+            if refusal is not None or isinstance(outcome, AlreadyExists):
+                self._wait(_SETTLE_DELAY_S, attempt, _LONGEST_DELAY_S)
+        raise self._unknown(version, prepared, doubts[-1]) from doubts[-1]
 
-    def _settle_interrupt(self, version: int, prepared: PreparedCommit, interrupt: BaseException) -> None:
-        """Return when the interrupted put certainly left nothing, so that the interrupt itself may travel on."""
+    def _settle_interrupt(self, version: int, prepared: PreparedCommit, interrupt: BaseException, *, final: bool) -> None:
+        """Return when the interrupted put certainly left nothing, so that the interrupt itself may travel on.
+
+        Args:
+            final: a file that is not there now will not come.
+        """
         try:
-            if self._holds(version, prepared):
-                raise self._unknown(version, prepared, interrupt) from interrupt
+            lost = not self._holds(version, prepared)
         except FileNotFoundError:
-            return
-        except (StorageError, OSError) as error:
+            lost = final
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
             raise self._unknown(version, prepared, interrupt) from error
+        if not lost:
+            raise self._unknown(version, prepared, interrupt) from interrupt
 
     def _holds(self, version: int, prepared: PreparedCommit) -> bool:
         """Whether the version is the attempt's own.
@@ -321,9 +341,9 @@ class CommitLoop:
         )
 
     def _resolve(self, version: int, prepared: PreparedCommit) -> int | None:
-        doubt = RuntimeError("an earlier request may still arrive")
+        before = max(version - 1, 0)
         try:
-            listed = [parse_log_file(item.name) for item in self._reader.listing(version)]
+            listed = [parse_log_file(item.name) for item in self._reader.listing(before)]
         except NotADeltaTableError as error:
             # Of the commit that creates the table there may be nothing yet; of another, the table is gone.
             if version > NO_VERSION + 1:
@@ -331,19 +351,32 @@ class CommitLoop:
             listed = []
         except (StorageError, OSError) as error:
             raise self._unknown(version, prepared, error) from error
-        if any(isinstance(file, CommitFile) for file in listed) and CommitFile(version) not in listed:
-            # The version was cleaned up: whatever is put there now would be a commit of the past.
-            raise self._unknown(version, prepared, doubt)
-        return version if self._settle(version, prepared, doubt) else None
+        commits = {file.version for file in listed if isinstance(file, CommitFile)}
+        if version not in commits:
+            # What would be put now were a commit of the past, or one after a gap.
+            if any(found > version for found in commits):
+                raise self._unknown(version, prepared, RuntimeError("the log was cleaned up past it; the table's own files tell"))
+            if version > NO_VERSION + 1 and before not in commits:
+                raise self._unknown(version, prepared, RuntimeError("the version before it is gone, the table was made anew"))
+        return version if self._settle(version, prepared, [RuntimeError("an earlier request may still arrive")]) else None
 
     def _wait_after_loss(self, losses: int, took_ms: int) -> None:
-        # In multiples of what an attempt takes: a busy machine and a far store are slower to settle who goes first.
-        first_s = max(_LOSS_DELAY_S, took_ms / 1000)
-        self._wait(first_s, losses, min(_LONGEST_LOSS_DELAY_S, first_s * _MOST_TURNS))
+        """Longer where attempts take long, for then as many writers as are waiting must find a turn each."""
+        turns_s = took_ms / 1000 * min(_MOST_TURNS, 2 ** min(losses, 20))
+        self._wait(max(_LOSS_DELAY_S, turns_s), 0, _LONGEST_LOSS_DELAY_S)
 
     def _wait(self, first_s: float, attempt: int, longest_s: float) -> None:
         # Full jitter: writers that met once do not meet in step again.
         self._environment.sleep(min(longest_s, first_s * 2 ** min(attempt, 20)) * self._environment.random())
+
+
+def made_anew(root: str, attempt: CommitAttempt) -> ConcurrentWriteException:
+    """The error of an attempt that read a table which is not there any more, though another one is."""
+    return ConcurrentWriteException(
+        f"Delta table {root}: {attempt.operation.name} read version {attempt.read_version}, but the table was made anew meanwhile. "
+        "Nothing was committed. Read it again and run the operation again.",
+        rule="creation",
+    )
 
 
 def _changes_ground(landed: LandedCommit) -> bool:

@@ -48,6 +48,8 @@ class LocalLogStore(LogStore):
         StoreConfigurationError: an option was given.
     """
 
+    near = True
+
     def __init__(self, options: Mapping[str, object] | None = None) -> None:
         if options:
             raise StoreConfigurationError(f"The local LogStore takes no options; remove {', '.join(sorted(options))}.")

@@ -15,7 +15,7 @@ from lakelog.core.errors import (
     VersionNotFoundError,
 )
 from lakelog.core.landed import commit_info_of
-from lakelog.core.log_files import LOG_FOLDER, CommitFile, commit_name, parse_log_file, version_prefix
+from lakelog.core.log_files import LOG_FOLDER, commit_name, version_prefix
 from lakelog.core.log_segment import (
     Checkpoint,
     LogListing,
@@ -179,6 +179,24 @@ class LogReader:
         sizes = {file.name: file.size for file in files}
         yield from self._environment.parallel(lambda version: self._read_commit(version, timestamps, sizes), versions)
 
+    def read_on(self, first: int) -> Iterator[CommitData]:
+        """The commit files from ``first`` on until one is missing, without a listing; for a store that is near.
+
+        Raises:
+            MissingCommitError: the first is gone.
+        """
+        now_ms = self._environment.now_ms()
+        version = first
+        while True:
+            try:
+                commit = self._read_commit(version, {version: now_ms}, {})
+            except MissingCommitError:
+                if version == first:
+                    raise
+                return
+            yield commit
+            version += 1
+
     def starts_from_a_readable_checkpoint(self, files: Sequence[LogListing]) -> bool:
         """Whether the oldest complete checkpoint among the files can be loaded."""
         oldest = checkpoint_candidates(files)[-1:]
@@ -259,5 +277,6 @@ class LogReader:
             timestamp_ms=times.get(segment.version, segment.timestamp_ms),
             now_ms=self._environment.now_ms(),
         )
-        tips = (file for file in files if parse_log_file(file.name) == CommitFile(segment.version))
+        name = commit_name(segment.version)
+        tips = (file for file in files if file.name == name)
         return HeldLog(snapshot=snapshot, tip=next(tips, None))

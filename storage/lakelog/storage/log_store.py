@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 __all__ = ["AlreadyExists", "Created", "FileInfo", "LogStore", "PutOutcome", "Unknown"]
 
@@ -74,7 +74,15 @@ PutOutcome: TypeAlias = Created | AlreadyExists | Unknown
 
 
 class LogStore(ABC):
-    """Where a table's log lives. The module's docstring holds the guarantees and the form of paths."""
+    """Where a table's log lives. The module's docstring holds the guarantees and the form of paths.
+
+    Attributes:
+        near: the medium is this machine's. A call that has ended does nothing later, and a ``read`` takes no more than a moment and is not
+            cut off, so that a caller who wants the next few files reads on until one is missing. Of other stores it lists them first,
+            which tells how many there are and how long each is.
+    """
+
+    near: ClassVar[bool] = False
 
     @abstractmethod
     def read(self, path: str) -> bytes:

@@ -15,7 +15,7 @@ from lakelog.core.last_checkpoint import LastCheckpoint
 from lakelog.core.log_segment import available_versions, commit_timestamps
 from lakelog.core.records import shown
 from lakelog.core.snapshot import Snapshot
-from lakelog.storage.commit_loop import CommitLoop, CommitResult
+from lakelog.storage.commit_loop import CommitLoop, CommitResult, made_anew
 from lakelog.storage.environment import Environment
 from lakelog.storage.log_reader import HeldLog, LogReader
 from lakelog.storage.log_store import LogStore
@@ -24,7 +24,7 @@ from lakelog.storage.maintenance import Maintenance
 # Digits of a version in a file's name.
 _LONGEST_VERSION = 20
 # A snapshot older than this is refreshed before a commit; so is one older than half of what clean-up leaves a commit.
-_STALE_MS = 60 * 60 * 1000
+_STALE_MS = 60 * 1000
 
 __all__ = ["NO_VERSION", "CommitAttempt", "CommitResult", "HistoryEntry", "TableLog"]
 
@@ -177,6 +177,8 @@ class TableLog:
         environment = self._environment
         base = None if attempt.read_version == NO_VERSION else self._base(attempt.read_version)
         if base is not None:
+            if attempt.table_id not in (None, base.metadata.id):
+                raise made_anew(self.root, attempt)
             check_allowed(attempt, base)
         isolation = isolation_of(attempt, base)
         prepared = prepare(attempt, timestamp_ms=environment.now_ms(), txn_id=environment.new_uuid(), isolation=isolation)

@@ -1,7 +1,9 @@
 package lakelog;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import org.apache.spark.sql.catalyst.plans.QueryPlan;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -40,6 +42,12 @@ public class DeltaRelation extends HadoopFsRelation implements InsertableRelatio
     HadoopFsRelation made = new HadoopFsRelation(index, index.partitionSchema(), old.dataSchema(), scala.Option.empty(), old.fileFormat(),
         old.options(), (SparkSession) old.sparkSession());
     return new LogicalRelation(made, output, was.catalogTable(), was.isStreaming(), scala.Option.empty());
+  }
+
+  /** The frame with its scans of the table at a root, in subqueries too, held to a snapshot. */
+  public static Dataset pinned(Dataset data, String root, String snapshot) {
+    TreeNode plan = ((QueryPlan) data.queryExecution().analyzed()).transformWithSubqueries(new PinRule.ToPinned(root, snapshot));
+    return Dataset.ofRows((SparkSession) data.sparkSession(), (LogicalPlan) plan);
   }
 
   /** Whether a frame depends on the newest rows of the table at a root, in a subquery too. A version that was named never changes. */

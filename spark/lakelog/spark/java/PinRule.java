@@ -11,10 +11,19 @@ public class PinRule extends Rule {
 
   public static class ToPinned extends scala.runtime.AbstractPartialFunction {
     private final java.util.HashMap pins = new java.util.HashMap();
+    private final String root;
+
+    public ToPinned() { this.root = null; }
+
+    /** Scans of one table alone, to a snapshot that is known: a statement that changes the table reads one version of it throughout. */
+    public ToPinned(String root, String snapshot) {
+      this.root = root;
+      pins.put(root, new Pin(snapshot));
+    }
 
     public boolean isDefinedAt(Object node) {
       DeltaLogFileIndex index = DeltaRelation.indexOf(node);
-      return index != null && index.follows();
+      return index != null && index.follows() && (root == null || index.root.equals(root));
     }
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {

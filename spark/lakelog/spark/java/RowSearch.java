@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.optimizer.ComputeCurrentTime$;
+import org.apache.spark.sql.catalyst.plans.QueryPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -123,7 +124,7 @@ public class RowSearch {
       rows.add(new GenericInternalRow(values));
     }
     LogicalPlan local = new LocalRelation(Door.seq(output), Door.seq(rows), false, scala.Option.empty());
-    Row[] hits = (Row[]) Dataset.ofRows(index.session, new Filter(condition, local)).select(DeltaLogFileIndex.FILE_NUMBER, new String[0]).collect();
+    Row[] hits = (Row[]) Dataset.ofRows(index.session, where(condition, local, snapshot)).select(DeltaLogFileIndex.FILE_NUMBER, new String[0]).collect();
     boolean[] marked = new boolean[tuples.length];
     for (int i = 0; i < hits.length; i++) marked[(int) hits[i].getLong(0)] = true;
     return files.filesOf(marked);
@@ -138,6 +139,11 @@ public class RowSearch {
     throw new IllegalStateException(name);
   }
 
+  /** A filter whose subqueries read the same version of the table as the statement itself. */
+  private LogicalPlan where(Expression filter, LogicalPlan child, String snapshot) {
+    return (LogicalPlan) ((QueryPlan) new Filter(filter, child)).transformWithSubqueries(new PinRule.ToPinned(index.root, snapshot));
+  }
+
   private LogicalRelation scan(String snapshot, boolean numbered, byte[] subset) {
     DeltaLogFileIndex files = index.at(snapshot, numbered, subset);
     java.util.ArrayList output = new java.util.ArrayList(CollectionConverters.asJava(relation.output()));
@@ -149,7 +155,7 @@ public class RowSearch {
 
   /** "file number TAB matching rows NEWLINE" for each file of the subset that holds a match. */
   public String matches(String snapshot, byte[] subset, String description) {
-    Dataset found = Dataset.ofRows(index.session, new Filter(condition, scan(snapshot, true, subset)));
+    Dataset found = Dataset.ofRows(index.session, where(condition, scan(snapshot, true, subset), snapshot));
     return counted(found, description);
   }
 
@@ -168,14 +174,14 @@ public class RowSearch {
   /** The rows of the subset for which the condition is false or null. */
   public Dataset survivors(String snapshot, byte[] subset) {
     Expression keep = new Not(new EqualNullSafe(condition, Literal.TrueLiteral()));
-    return Dataset.ofRows(index.session, new Filter(keep, scan(snapshot, false, subset)));
+    return Dataset.ofRows(index.session, where(keep, scan(snapshot, false, subset), snapshot));
   }
 
   /** Matching positions, evaluated once and kept: for conditions that need not answer the same twice, or hold subqueries. */
   public Dataset positions(String snapshot, byte[] subset, String description) {
     LocalProperties described = LocalProperties.described(index.session, description);
     try {
-      Dataset found = Dataset.ofRows(index.session, new Filter(condition, scan(snapshot, true, subset)));
+      Dataset found = Dataset.ofRows(index.session, where(condition, scan(snapshot, true, subset), snapshot));
       return (Dataset) found.selectExpr(new String[] {DeltaLogFileIndex.FILE_NUMBER, "_metadata.row_index AS " + ROW}).localCheckpoint(true);
     } finally {
       described.end();

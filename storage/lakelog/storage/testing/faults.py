@@ -6,7 +6,7 @@ import errno
 import os
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -146,6 +146,8 @@ class FaultInjectingLogStore(LogStore):
 
     def read(self, path: str) -> bytes:
         fault = self._begin("read", path)
+        if fault is None:
+            return self.inner.read(path)
         if fault is Fault.TORN:
             data = self.inner.read(path)
             return data[: self._random.randrange(len(data))] if data else data
@@ -165,6 +167,8 @@ class FaultInjectingLogStore(LogStore):
 
     def list_from(self, path: str) -> Iterator[FileInfo]:
         fault = self._begin("list_from", path)
+        if fault is None:
+            return self.inner.list_from(path)
         if fault is Fault.TORN:
             files = list(self.inner.list_from(path))
             return _break_off(files[: self._random.randint(0, len(files))], path)
@@ -181,11 +185,13 @@ class FaultInjectingLogStore(LogStore):
         with self._lock:
             call = Call(len(self.calls) + 1, verb, path)
             self.calls.append(call)
-            due = [request for request in self._under_way if request[0] <= call.number]
-            if due:
+            due: Sequence[tuple[int, Callable[[], object]]] = ()
+            if self._under_way:
+                due = [request for request in self._under_way if request[0] <= call.number]
                 self._under_way = [request for request in self._under_way if request[0] > call.number]
             fault = self._schedule(call)
-        _deliver(due)
+        if due:
+            _deliver(due)
         return fault
 
     def _do(self, fault: Fault | None, path: str, request: Callable[[], _T], *, changes: bool = True) -> _T:
@@ -230,7 +236,7 @@ class FaultInjectingLogStore(LogStore):
             self._under_way.append((len(self.calls) + self._random.randint(1, _LATEST), request))
 
 
-def _deliver(requests: list[tuple[int, Callable[[], object]]]) -> None:
+def _deliver(requests: Sequence[tuple[int, Callable[[], object]]]) -> None:
     for _, request in sorted(requests, key=lambda numbered: numbered[0]):
         # Whoever asked has long stopped listening.
         with suppress(OSError, StorageError):

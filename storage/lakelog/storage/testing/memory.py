@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import threading
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, takewhile
 
 from lakelog.storage.log_store import AlreadyExists, Created, FileInfo, LogStore, PutOutcome
 
@@ -18,6 +20,8 @@ class MemoryLogStore(LogStore):
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
         self._files: dict[str, tuple[bytes, int]] = {}
+        # The same in order, so that a listing looks only at what it gives.
+        self._names: list[str] = []
         self._lock = threading.Lock()
         self._writes = 0
         self._clock = clock
@@ -42,15 +46,19 @@ class MemoryLogStore(LogStore):
     def list_from(self, path: str) -> Iterator[FileInfo]:
         folder = path.rpartition("/")[0] + "/"
         with self._lock:
-            if not any(known.startswith(folder) for known in self._files):
+            names = self._names
+            first = bisect_left(names, folder)
+            if first == len(names) or not names[first].startswith(folder):
                 raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
-            found = sorted(known for known in self._files if known.startswith(folder) and "/" not in known[len(folder) :] and known >= path)
-            return iter([self._info(known) for known in found])
+            start = bisect_left(names, path, first)
+            below = takewhile(lambda known: known.startswith(folder), islice(names, start, None))
+            return iter([self._info(known) for known in below if "/" not in known[len(folder) :]])
 
     def delete(self, paths: Iterable[str]) -> None:
         with self._lock:
             for path in paths:
-                self._files.pop(path, None)
+                if self._files.pop(path, None) is not None:
+                    del self._names[bisect_left(self._names, path)]
 
     def set_modification_time(self, path: str, time_ms: int) -> None:
         """Age a file, or make it younger, as copying a table does."""
@@ -59,6 +67,8 @@ class MemoryLogStore(LogStore):
 
     def _store(self, path: str, data: bytes) -> None:
         self._writes += 1
+        if path not in self._files:
+            insort(self._names, path)
         self._files[path] = (bytes(data), self._clock() if self._clock else self._writes * 1000)
 
     def _info(self, path: str) -> FileInfo:
