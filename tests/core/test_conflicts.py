@@ -349,6 +349,12 @@ def test_what_did_not_read_the_append_or_changes_no_row_ends_nothing(second: Lan
     passes(Isolation.WRITE_SERIALIZABLE, APPEND, second)
 
 
+def test_of_several_appends_that_were_passed_over_the_first_counts() -> None:
+    second = land(add("more", stats=stats(id=(5, 5))), blind=True, version=8, read_version=7)
+    with pytest.raises(ConcurrentAppendException, match="had read version 7"):
+        passes(Isolation.WRITE_SERIALIZABLE, APPEND, second, land(remove("elsewhere"), version=9, read_version=7))
+
+
 def test_an_append_that_the_attempt_would_not_have_read_is_not_passed_over() -> None:
     second = land(remove("elsewhere"), version=8, read_version=7)
     passes(Isolation.WRITE_SERIALIZABLE, land(add(stats=stats(id=(6, 9))), blind=True), second)
@@ -841,3 +847,9 @@ def test_a_weaker_level_objects_to_nothing_that_a_stronger_one_lets_pass(
         assert middle == weak
     if strong is not None and strong.rule != "rows_read":
         assert strong == middle == weak
+
+
+def test_what_is_said_anew_of_a_file_does_not_bring_it_back() -> None:
+    again = attempt(add("a", change=False), operation=Operation(name="COMPUTE STATS"))
+    assert objector(again, land(remove("a")), Isolation.SNAPSHOT) == "files_removed"
+    assert objector(again, land(remove("b")), Isolation.SNAPSHOT) is None

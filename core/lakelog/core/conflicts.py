@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.core.actions import DomainMetadata, Metadata, Protocol, RemoveFile
+from lakelog.core.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile
 from lakelog.core.commit import NO_VERSION, CommitAttempt, Isolation
 from lakelog.core.data_skipping import NO_ROW, classify
 from lakelog.core.errors import (
@@ -212,8 +212,9 @@ def files_read(contest: Contest) -> Conflict | None:
 
 
 def files_removed(contest: Contest) -> Conflict | None:
-    """That a file is removed once: of two writers who remove it, the second would bring back in its own files what the first took out."""
-    own = pa.array([action.path for action in contest.attempt.actions if isinstance(action, RemoveFile)], pa.string())
+    """That a file is removed once: of two writers who remove it, the second would bring back in its own files what the first took out. Nor
+    does one that only says something new of a file bring it back."""
+    own = pa.array([action.path for action in contest.attempt.actions if isinstance(action, RemoveFile | AddFile)], pa.string())
     return _lost(
         _among(contest.winner.removed, own, contest.root), ConcurrentDeleteDeleteException, "removed files that this transaction removes"
     )

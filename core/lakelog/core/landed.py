@@ -90,7 +90,7 @@ def landed_commit(version: int, data: bytes, *, source: str, root: str, columns:
     Raises:
         CorruptLogError: a line is not a valid action; names the source.
     """
-    info = CommitInfo()
+    info: CommitInfo | None = None
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     app_ids: set[str] = set()
@@ -111,7 +111,7 @@ def landed_commit(version: int, data: bytes, *, source: str, root: str, columns:
                 counts[kind] += 1
                 if columns:
                     files.append(kind, value)
-            elif kind == "commitInfo" and isinstance(value, dict):
+            elif kind == "commitInfo" and isinstance(value, dict) and info is None:
                 info = CommitInfo.from_json(value)
             elif kind == "protocol":
                 protocol = Protocol.from_json(value)
@@ -128,6 +128,7 @@ def landed_commit(version: int, data: bytes, *, source: str, root: str, columns:
         raise CorruptLogError(f"{source} is damaged: {error}. Restore the file.") from error
     except (orjson.JSONDecodeError, CorruptLogError) as error:
         raise CorruptLogError(f"{source} is damaged: {error}. Restore the file.") from error
+    info = info or CommitInfo()
     return LandedCommit(
         version=version,
         txn_id=info.txn_id,

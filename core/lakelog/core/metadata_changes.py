@@ -4,7 +4,8 @@ A change of table properties alone leaves the attempt as it is where every key t
 
 1. `_HARMLESS`: what readers, checkpoints and clean-up act on, and wishes about the layout of files that break no promise when a file
    misses them.
-2. ``delta.appendOnly``, unless it is set and the attempt removes rows.
+2. ``delta.appendOnly``, unless it is set and the attempt removes rows; ``delta.enableDeletionVectors``, unless it is unset and the
+   attempt adds a file that has one.
 3. ``delta.constraints.*`` that were dropped; one that was added or changed only where the attempt adds no rows.
 4. ``delta.columnMapping.mode`` from ``none`` to ``name`` with ``delta.columnMapping.maxColumnId``, where every column keeps its name as
    physical name, so that the attempt's files and partition values mean the same.
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lakelog.core.actions import Metadata
+from lakelog.core.actions import AddFile, Metadata
 from lakelog.core.commit import CommitAttempt
 from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType, parse_schema, walk
 from lakelog.core.table_properties import (
@@ -47,8 +48,6 @@ _HARMLESS = frozenset(
         CHECKPOINT_POLICY.key,
         COMPRESSION_CODEC.key,
         DELETED_FILE_RETENTION.key,
-        # A file without a deletion vector is as good on a table that may have them.
-        DELETION_VECTORS.key,
         ENABLE_EXPIRED_LOG_CLEANUP.key,
         LOG_RETENTION.key,
         NUM_INDEXED_COLS.key,
@@ -111,6 +110,10 @@ def hindrance(attempt: CommitAttempt, before: Metadata, after: Metadata) -> str 
 def _passes(attempt: CommitAttempt, key: str, after: Mapping[str, str], *, maps_columns: bool) -> bool:
     if key in _HARMLESS:
         return True
+    if key == DELETION_VECTORS.key:
+        # A file without a deletion vector is as good on a table that may have them.
+        adds = (action for action in attempt.actions if isinstance(action, AddFile))
+        return DELETION_VECTORS.of(after) or not any(add.deletion_vector for add in adds)
     if key == APPEND_ONLY.key:
         return not (attempt.removes_rows and APPEND_ONLY.of(after))
     if key.startswith(_CONSTRAINTS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from lakelog.core.predicates import (
     And,
@@ -26,7 +27,8 @@ _LONGEST = 60
 
 
 def predicate_text(predicate: Predicate) -> str:
-    """``id = 5 AND (name IS NULL OR day IN (date 19000, date 19001))``; what has no words is shown by its reason in angle brackets."""
+    """``id = 5 AND (name IS NULL OR day IN (date'2022-01-08', date'2022-01-09'))``; what has no words is shown by its reason in
+    angle brackets."""
     match predicate:
         case Constant(value):
             return {True: "true", False: "false", None: "null"}[value]
@@ -70,7 +72,17 @@ def _literal(literal: Literal) -> str:
     if isinstance(value, bytes):
         return f"X'{_shortened(value.hex())}'"
     kind = type_to_json(literal.type)
-    return f"{kind} {value}" if kind in ("date", "timestamp", "timestamp_ntz") else str(value)
+    return f"{kind}'{_instant(value, days=kind == 'date')}'" if kind in ("date", "timestamp", "timestamp_ntz") else str(value)
+
+
+def _instant(value: object, *, days: bool) -> str:
+    """As SQL writes it; outside the years that Python counts, the number since 1970."""
+    since = timedelta(days=1) if days else timedelta(microseconds=1)
+    try:
+        told = datetime(1970, 1, 1) + since * int(str(value))
+    except OverflowError:
+        return f"{value} {'days' if days else 'microseconds'} since 1970"
+    return told.date().isoformat() if days else told.isoformat(" ")
 
 
 def _quoted(text: str) -> str:

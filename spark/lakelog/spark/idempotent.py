@@ -56,8 +56,10 @@ class IdempotentWrite:
             where, from_session = "session conf", True
         if app_id is None and version is None:
             return cls(root=root, app_id=None, version=0, from_session=False)
-        if not app_id or version is None:
-            missing, given = (_APP_ID, _VERSION) if not app_id else (_VERSION, _APP_ID)
+        if app_id == "":
+            raise InvalidOptionError(f"Delta table {root}: the {where} txnAppId is empty. Name the application, or leave both out.")
+        if app_id is None or version is None:
+            missing, given = (_APP_ID, _VERSION) if app_id is None else (_VERSION, _APP_ID)
             raise InvalidOptionError(
                 f"Delta table {root}: an idempotent write needs both txnAppId and txnVersion, but the {where} {given} came alone. "
                 f"Give {missing} too, or neither."

@@ -114,6 +114,16 @@ class CommitLoop:
             CorruptLogError: a commit that landed meanwhile is damaged, or the attempt's own actions make no table.
             StorageError, OSError: the store refused; nothing was committed.
         """
+        try:
+            return self._run(prepared, base)
+        except MissingCommitError as error:
+            raise ConcurrentWriteException(
+                f"Delta table {self._reader.root}: {prepared.attempt.operation.name} read version {prepared.attempt.read_version}, and "
+                f"what landed since is not all there to be looked at: {error} Nothing was committed. Read the table again, run it again.",
+                rule="clean-up",
+            ) from error
+
+    def _run(self, prepared: PreparedCommit, base: Snapshot | None) -> CommitResult:
         current, trial = base, self._trial(prepared)
         if base is not None:
             self._catch_up(prepared, trial, base)

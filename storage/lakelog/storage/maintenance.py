@@ -18,6 +18,10 @@ _LOGGER = logging.getLogger(__name__)
 _CHECKPOINT_PROTECTION = "checkpointProtection"
 
 
+# A commit may be put on a snapshot of a minute ago; what landed since must be there to be seen, whatever the table's retention is now.
+_LEAST_RETENTION_MS = 5 * 60 * 1000
+
+
 class Maintenance:
     """Writes checkpoints and deletes old log files. Safe to share between threads.
 
@@ -74,7 +78,8 @@ class Maintenance:
             return []
         files = self._reader.listing()
         self._oldest_ms = min((file.modification_time_ms for file in files), default=None)
-        names = log_files_to_delete(files, now_ms=self._environment.now_ms(), log_retention_ms=snapshot.properties.log_retention_ms)
+        retention_ms = max(snapshot.properties.log_retention_ms, _LEAST_RETENTION_MS)
+        names = log_files_to_delete(files, now_ms=self._environment.now_ms(), log_retention_ms=retention_ms)
         if names and not self._reader.starts_from_a_readable_checkpoint([file for file in files if file.name not in set(names)]):
             _LOGGER.warning("%s: the log is not cleaned up, since the checkpoint that would become its start cannot be read", snapshot.root)
             return []

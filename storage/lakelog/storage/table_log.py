@@ -183,11 +183,13 @@ class TableLog:
         isolation = isolation_of(attempt, base)
         prepared = prepare(attempt, timestamp_ms=environment.now_ms(), txn_id=environment.new_uuid(), isolation=isolation)
         result = self._loop.run(prepared, base)
-        with self._lock:
-            if self._held is None or self._held.snapshot.version < result.version or attempt.read_version == NO_VERSION:
-                self._held = HeldLog(snapshot=result.snapshot, tip=None, tip_txn_id=prepared.txn_id)
-                self._refreshed_ms = prepared.timestamp_ms
-        self._maintenance.after_commit(result.snapshot)
+        # The commit has landed. An interrupt only cuts short what follows: a caller that saw it would take the commit for failed.
+        with suppress(KeyboardInterrupt):
+            with self._lock:
+                if self._held is None or self._held.snapshot.version < result.version or attempt.read_version == NO_VERSION:
+                    self._held = HeldLog(snapshot=result.snapshot, tip=None, tip_txn_id=prepared.txn_id)
+                    self._refreshed_ms = prepared.timestamp_ms
+            self._maintenance.after_commit(result.snapshot)
         return result
 
     def checkpoint(self) -> LastCheckpoint:

@@ -251,6 +251,26 @@ class ListsWhatItRemembers(LocalLogStore):
         return iter(self.listings[path])
 
 
+class ReadsWhatItRemembers(LocalLogStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: dict[str, bytes] = {}
+
+    def read(self, path: str) -> bytes:
+        if path not in self.files:
+            self.files[path] = super().read(path)
+        return self.files[path]
+
+    def put(self, path: str, data: bytes) -> None:
+        super().put(path, data)
+        self.files[path] = data
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.files.pop(path, None)
+            super().delete([path])
+
+
 class ListsSeconds(LocalLogStore):
     def list_from(self, path: str) -> Iterator[FileInfo]:
         return (replace(info, modification_time_ms=info.modification_time_ms // 1000) for info in super().list_from(path))

@@ -43,6 +43,7 @@ DIES_CREATING = "test_a_writer_that_dies_in_put_if_absent_leaves_the_whole_file_
 DIES_PUTTING = "test_a_writer_that_dies_in_put_leaves_the_old_file_or_the_new"
 ONCE = "test_put_if_absent_creates_once_and_never_replaces"
 PUT = "test_put_creates_and_replaces"
+LOOKED_BEFORE = "test_a_store_that_has_looked_before_sees_what_another_one_writes"
 BYTES = "test_bytes_come_back_as_they_went"
 ABSENT = "test_reading_what_is_absent_is_file_not_found"
 NO_FOLDER = "test_a_listing_of_no_folder_is_file_not_found_at_once"
@@ -98,6 +99,8 @@ CAUGHT: list[tuple[type[LogStore], str, str]] = [
     (bad.ListsNothingWhereNothingIs, NO_FOLDER, OTHER),
     (bad.ListsAList, "test_a_listing_is_an_iterator", OTHER),
     (bad.ListsWhatItRemembers, LISTED_BESIDE, FINISHED),
+    (bad.ListsWhatItRemembers, LOOKED_BEFORE, FINISHED),
+    (bad.ReadsWhatItRemembers, LOOKED_BEFORE, FINISHED),
     (bad.ListsSeconds, TRUE, OTHER),
     (bad.ListsBareNames, TRUE, OTHER),
     (bad.ListsNoSizes, TRUE, OTHER),

@@ -87,6 +87,16 @@ class LogStoreConformance(ThreadTests, ProcessTests):
         assert not create(store, path, b"x"), f"{ONE_WINNER}put_if_absent replaced what put had written to {path}."
         assert_read(store, path, b"longest of them all", ONE_WINNER, "after put_if_absent was refused")
 
+    def test_a_store_that_has_looked_before_sees_what_another_one_writes(self) -> None:
+        writer, reader, folder = self.make_store(), self.make_store(), self.make_folder()
+        for number in range(3):
+            hint, path = f"{folder}/_last_checkpoint", f"{folder}/{version(number)}"
+            writer.put(hint, b"%d" % number)
+            assert create(writer, path, b"commit")
+            assert_read(reader, hint, b"%d" % number, LISTED, "after another store object had replaced it: is there a cache?")
+            names = [info.name for info in reader.list_from(f"{folder}/")]
+            assert version(number) in names, f"{LISTED}another store object had created {path}, a listing gives {names}: is there a cache?"
+
     def test_bytes_come_back_as_they_went(self) -> None:
         store, folder = self.make_store(), self.make_folder()
         bodies = [b"", b"\n", b"\r\n\0\xff\xfe", bytes(range(256)) * 300, body("large", self.large_bytes)]
