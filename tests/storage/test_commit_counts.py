@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from lakelog.core.errors import ConcurrentAppendException, MissingCommitError
+from lakelog.core.errors import ConcurrentAppendException, ConcurrentWriteException, MissingCommitError
+from lakelog.storage.log_store import FileInfo, LogStore
 from lakelog.storage.table_log import TableLog
 from lakelog.storage.testing.memory import MemoryLogStore
 from tests.storage.counting import CountingLogStore
-from tests.storage.logs import Waits, append, checkpoint_path, commit_path, creation, deletion, grow, hint_path, keys, table_log
+from tests.storage.logs import ROOT, Waits, append, checkpoint_path, commit_path, creation, deletion, grow, hint_path, keys, table_log
 
 DAY_MS = 24 * 60 * 60 * 1000
 NO_CHECKPOINTS = {"delta.checkpointInterval": "1000"}
@@ -110,7 +113,7 @@ def test_on_a_store_that_is_near_a_winner_that_was_cleaned_up_leaves_no_gap_to_l
 
     log = held(CleanedUp(store))
     grow(table_log(store), 3)
-    with pytest.raises(MissingCommitError, match="clean-up"):
+    with pytest.raises(ConcurrentWriteException, match="clean-up"):
         log.commit(append(5, "late"))
 
 
@@ -157,3 +160,37 @@ def test_clean_up_lists_the_log_once_until_something_can_have_expired() -> None:
     log.snapshot()
     assert listed_for(2) == 1
     assert store.count("DELETE") > 30
+
+
+class Skipping(CountingLogStore):
+    """Its first listings show the newest commit and not the one before, as listings may while both land."""
+
+    def __init__(self, inner: LogStore, times: int) -> None:
+        super().__init__(inner)
+        self.times = times
+
+    def list_from(self, path: str) -> Iterator[FileInfo]:
+        found = list(super().list_from(path))
+        if self.count("LIST") <= self.times:
+            # No two such listings are equal: the writers go on.
+            found = [info for info in found if info.path != commit_path(4)]
+            found.append(FileInfo(path=f"{ROOT}/_delta_log/z", size=self.count("LIST"), modification_time_ms=0))
+        return iter(found)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 9])
+def test_a_gap_in_a_listing_is_listed_again(store: CountingLogStore, times: int) -> None:
+    skipping = Skipping(store, times)
+    assert table_log(skipping).snapshot().version == 5
+    assert skipping.count("LIST") == times + 1
+
+
+def test_a_gap_that_stays_is_an_error(store: CountingLogStore) -> None:
+    store.inner.delete([commit_path(4)])
+    with pytest.raises(MissingCommitError, match=r"lacks 0{19}4\.json"):
+        table_log(store).snapshot()
+    assert store.count("LIST") == 2
+    store.reset()
+    with pytest.raises(MissingCommitError, match=r"lacks 0{19}4\.json"):
+        table_log(Skipping(store, 100)).snapshot()
+    assert store.count("LIST") < 20

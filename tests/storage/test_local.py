@@ -145,7 +145,7 @@ def test_nothing_is_visible_before_the_bytes_are_durable(folder: Path, monkeypat
     assert seen == [([], 5000), ([VERSION], -1)]
 
 
-def test_a_large_listing_is_read_until_two_readings_agree(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_listing_is_read_twice_for_what_the_first_reading_missed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_listdir = os.listdir
     for version in (0, 1, 2):
         (folder / f"{version}.json").touch()
@@ -154,19 +154,19 @@ def test_a_large_listing_is_read_until_two_readings_agree(folder: Path, monkeypa
     assert listed(folder) == ["0.json", "1.json", "2.json"]
 
 
-def test_a_listing_that_never_rests_ends_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = itertools.count(1)
+def test_a_listing_beside_writers_that_never_rest_has_no_gap(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reading misses what landed in a piece that it had read already, and sees what landed later."""
+    versions = itertools.count(10, 10)
 
     def listdir(path: str) -> list[str]:
-        # A writer is as fast as this reader.
-        names = [f"{number:02}.json" for number in range(next(readings))]
-        (folder / names[-1]).touch()
-        return names
+        newest = next(versions)
+        for number in range(newest):
+            (folder / f"{number:03}.json").touch()
+        return ["_last_checkpoint", *(f"{number:03}.json" for number in range(newest) if number not in (newest - 2, newest - 3))]
 
+    (folder / "_last_checkpoint").touch()
     monkeypatch.setattr(os, "listdir", listdir)
-    found = listed(folder)
-    assert found == [f"{number:02}.json" for number in range(len(found))]
-    assert 2 < len(found) < 20
+    assert listed(folder) == [*(f"{number:03}.json" for number in range(10)), "_last_checkpoint"]
 
 
 def test_listings_leave_out_temporaries_folders_and_what_vanished(folder: Path) -> None:

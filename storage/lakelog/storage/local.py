@@ -133,7 +133,6 @@ _RENAME_REFUSED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EO
 _FOLDER_SYNC_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
-_LISTING_ATTEMPTS = 10
 
 
 class _Doubt(Exception):
@@ -274,18 +273,15 @@ def _remove_checksum(target: str) -> None:
 
 
 def _stable_names(folder: str, first: str) -> list[str]:
-    """The sorted names from ``first`` on, read until two readings agree.
+    """The sorted names from ``first`` on, of which no version is missing that came before one that is there.
 
     A large folder is read in pieces. A commit that lands in a piece already read is missed while its successor is seen in a later
-    one; the second reading starts after both and shows the first.
+    one. The second reading starts after both and shows the first. What came after all that the first reading has is left for the next
+    listing: the second may have seen that without its predecessors, and a third would have the same doubt where writers never rest.
     """
-    names = _names(folder, first)
-    for _ in range(_LISTING_ATTEMPTS):
-        again = _names(folder, first)
-        if again == names:
-            break
-        names = again
-    return names
+    names = set(_names(folder, first))
+    newest = max((name for name in names if name[0].isdigit()), default="")
+    return [name for name in _names(folder, first) if name in names or name < newest]
 
 
 def _names(folder: str, first: str) -> list[str]:

@@ -33,6 +33,9 @@ from lakelog.storage.log_store import LogStore
 
 _LOGGER = logging.getLogger(__name__)
 
+# How often a log with a gap is listed again, as long as the listings differ.
+_LISTINGS = 10
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitData:
@@ -106,6 +109,16 @@ class LogReader:
             except (CorruptLogError, NotADeltaTableError, VersionNotFoundError, UnsupportedFeatureError) as error:
                 _LOGGER.debug("%s: listing the whole log, since the hint %s led to: %s", self.root, hint, error)
         files = self.listing()
+        for _ in range(_LISTINGS):
+            try:
+                state, segment = self._base(files, version)
+            except MissingCommitError:
+                # A listing may miss a commit that landed while it ran, and show the next one.
+                before, files = files, self.listing()
+                if files == before:
+                    raise
+            else:
+                return self._replay(state, segment, files)
         state, segment = self._base(files, version)
         return self._replay(state, segment, files)
 
