@@ -165,8 +165,8 @@ def test_another_implementations_number_is_honoured(delta: SparkSession, path: s
 
 MEANINGLESS = [
     ({"txnAppId": "nightly"}, "txnAppId came alone. Give txnVersion too, or neither"),
-    ({"txnVersion": "1"}, "txnAppId is empty. Name the application"),
-    ({"txnAppId": "", "txnVersion": "1"}, "txnVersion came alone. Give txnAppId too, or neither"),
+    ({"txnVersion": "1"}, "txnVersion came alone. Give txnAppId too, or neither"),
+    ({"txnAppId": "", "txnVersion": "1"}, "txnAppId is empty. Name the application"),
     *(
         (
             {"txnAppId": "nightly", "txnVersion": version},

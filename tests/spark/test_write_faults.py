@@ -249,7 +249,8 @@ def test_a_store_that_raises_what_it_must_not(delta: SparkSession, table: str, f
         raise KeyboardInterrupt("pressed")
 
     faulty.put_of_test = staticmethod(broken)
-    with pytest.raises(CommitOutcomeUnknown if landed else KeyboardInterrupt):
+    # The request may be under way: the store does not say that it is near.
+    with pytest.raises(CommitOutcomeUnknown):
         append(delta, table)
     faulty.put_of_test = None
     assert latest(table) == int(landed)
