@@ -565,7 +565,7 @@ def overtaken_job(delta: SparkSession, path: str, monkeypatch: pytest.MonkeyPatc
 
         return overtaken
 
-    for name in ("lakelog.spark.data_files.write", "lakelog.spark.delete._by_rows"):
+    for name in ("lakelog.spark.data_files.write", "lakelog.spark.row_changes._by_rows"):
         module, _, attribute = name.rpartition(".")
         monkeypatch.setattr(name, first(getattr(importlib.import_module(module), attribute)))
     return waiting

@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.core.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile
+from lakelog.core.column_mapping import physical_predicate
 from lakelog.core.commit import NO_VERSION, CommitAttempt, Isolation
 from lakelog.core.data_skipping import NO_ROW, classify
 from lakelog.core.errors import (
@@ -193,14 +194,15 @@ def _unseen_rows(contest: Contest) -> Conflict | None:
     added = winner.added.filter(winner.added["dataChange"]) if winner.removed.num_rows else winner.added
     if not attempt.reads.rows or not added.num_rows:
         return None
-    verdicts = classify(added, predicate, schema=before.schema, partition_columns=before.partition_columns)
+    physical = physical_predicate(predicate, before.schema, before.mapping)
+    verdicts = classify(added, physical, schema=before.physical_schema, partition_columns=before.physical_partition_columns)
     found = added.filter(pc.greater(verdicts, pa.scalar(NO_ROW, pa.int8())))
     if not found.num_rows:
         return None
     return Conflict(
         kind=ConcurrentAppendException,
         winner_did=f"added files that may hold such rows: {_examples(found['path'])}",
-        partition=_partition(found),
+        partition=_partition(found, before),
     )
 
 
@@ -208,16 +210,15 @@ def files_read(contest: Contest) -> Conflict | None:
     """That no row is gone from what was read."""
     removed, reads = contest.winner.removed, contest.attempt.reads
     found = removed if reads.whole_table else _among(removed, reads.files, contest.root)
-    return _lost(found, ConcurrentDeleteReadException, "removed files that were read")
+    return _lost(found, contest, ConcurrentDeleteReadException, "removed files that were read")
 
 
 def files_removed(contest: Contest) -> Conflict | None:
     """That a file is removed once: of two writers who remove it, the second would bring back in its own files what the first took out. Nor
     does one that only says something new of a file bring it back."""
     own = pa.array([action.path for action in contest.attempt.actions if isinstance(action, RemoveFile | AddFile)], pa.string())
-    return _lost(
-        _among(contest.winner.removed, own, contest.root), ConcurrentDeleteDeleteException, "removed files that this transaction removes"
-    )
+    found = _among(contest.winner.removed, own, contest.root)
+    return _lost(found, contest, ConcurrentDeleteDeleteException, "removed files that this transaction removes")
 
 
 RULES: tuple[Rule, ...] = (creation, protocol, metadata, domains, transactions, rows_read, write_order, files_read, files_removed)
@@ -278,10 +279,10 @@ def _changes_metadata(attempt: CommitAttempt) -> bool:
     return any(isinstance(action, Metadata) for action in attempt.actions)
 
 
-def _lost(found: pa.Table, kind: type[DeltaConcurrentModificationException], did: str) -> Conflict | None:
+def _lost(found: pa.Table, contest: Contest, kind: type[DeltaConcurrentModificationException], did: str) -> Conflict | None:
     if not found.num_rows:
         return None
-    return Conflict(kind=kind, winner_did=f"{did}: {_examples(found['path'])}", partition=_partition(found))
+    return Conflict(kind=kind, winner_did=f"{did}: {_examples(found['path'])}", partition=_partition(found, contest.before))
 
 
 def _among(removed: pa.Table, paths: Strings | None, root: str) -> pa.Table:
@@ -300,9 +301,12 @@ def _names(names: Sequence[str | None]) -> str:
     return ", ".join(str(name) for name in names)
 
 
-def _partition(files: pa.Table) -> str | None:
+def _partition(files: pa.Table, before: Snapshot | None) -> str | None:
     values = files["partitionValues"][0].as_py()
-    return ", ".join(f"{column}={'null' if value is None else value}" for column, value in values) if values else None
+    if not values:
+        return None
+    logical = {} if before is None else dict(zip(before.physical_partition_columns, before.partition_columns, strict=True))
+    return ", ".join(f"{logical.get(column, column)}={'null' if value is None else value}" for column, value in values)
 
 
 def _read(attempt: CommitAttempt) -> str:

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias, cast
 import pyarrow as pa
 
 from lakelog.core.errors import UnsupportedOperationError
+from lakelog.core.field_metadata import TYPE_CHANGES
 from lakelog.core.partition_values import parse_partition_column
 from lakelog.core.predicates import (
     And,
@@ -48,7 +49,7 @@ from lakelog.core.predicates import (
     pc,
     references,
 )
-from lakelog.core.schema import DataType, DecimalType, PrimitiveType, StructType
+from lakelog.core.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 from lakelog.core.stats_bounds import ColumnBounds, read_bounds
 
 NO_ROW, SOME_ROWS, EVERY_ROW = 0, 1, 2
@@ -77,7 +78,7 @@ def classify(
     Args:
         files: columns ``partitionValues`` (map of string to string) and ``stats`` (string), as `replay.FILES_SCHEMA` has them.
         predicate: columns by the exact names of ``schema``.
-        schema: the table's schema, partition columns included.
+        schema: the table's physical schema, as statistics and partition values name the columns, partition columns included.
         partition_columns: names of those of its columns that are partition columns.
         parsed: kept by the caller between calls for the same ``files``, so that the statistics of a column are parsed once.
 
@@ -85,16 +86,27 @@ def classify(
         ColumnNotFoundError: the predicate names a column that the schema does not have.
         CorruptLogError: a partition value is none of its column's type.
     """
-    types = {column: schema.find(column.path).type for column in references(predicate)}
+    fields = {column: schema.find(column.path) for column in references(predicate)}
+    types = {column: field.type for column, field in fields.items()}
     partitions = {column: types[column] for column in types if len(column.path) == 1 and column.path[0] in partition_columns}
     measured: dict[Column, DataType] = {
-        column: kind for column, kind in types.items() if column not in partitions and isinstance(kind, _LEAF_TYPES)
+        column: _type_of_statistics(field)
+        for column, field in fields.items()
+        if column not in partitions and isinstance(field.type, _LEAF_TYPES)
     }
     chunks = [
         _classify_batch(batch, predicate, partitions, measured, _BatchBounds(number, {} if parsed is None else parsed))
         for number, batch in enumerate(files.select(["partitionValues", "stats"]).to_batches(max_chunksize=_BATCH))
     ]
     return cast(pa.Int8Array, pa.concat_arrays(chunks) if chunks else pa.array([], pa.int8()))
+
+
+def _type_of_statistics(field: StructField) -> DataType:
+    """The type by which bounds must be understood: where a column was widened from float, files from before have "0.7" for the float that
+    as a double is less than 0.7."""
+    changes = field.metadata.get(TYPE_CHANGES)
+    widened = isinstance(changes, list) and any(isinstance(change, Mapping) and change.get("fromType") == "float" for change in changes)
+    return PrimitiveType("float") if widened and field.type == PrimitiveType("double") else field.type
 
 
 def _classify_batch(

@@ -12,6 +12,7 @@
     │   ├── ColumnNotFoundError
     │   ├── InvalidOptionError
     │   ├── InvalidTablePropertyError
+    │   ├── InvalidExpressionError
     │   ├── ConstraintViolationError
     │   ├── UnsupportedOperationError
     │   └── TransactionActiveError
@@ -120,6 +121,10 @@ class InvalidOptionError(InvalidRequestError):
 
 class InvalidTablePropertyError(InvalidRequestError):
     """A table property whose value cannot be parsed."""
+
+
+class InvalidExpressionError(InvalidRequestError):
+    """SQL of a constraint, a generated column or a default that cannot be parsed, or speaks of what a table's own row does not tell."""
 
 
 class ConstraintViolationError(InvalidRequestError):

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lakelog.core.errors import PartitionColumnError, SchemaMismatchError
+from lakelog.core.errors import CorruptLogError, PartitionColumnError, SchemaMismatchError
+from lakelog.core.field_metadata import (
+    CURRENT_DEFAULT,
+    GENERATION_EXPRESSION,
+    IDENTITY_ALLOWS_EXPLICIT,
+    IDENTITY_HIGH_WATER_MARK,
+    IDENTITY_START,
+    IDENTITY_STEP,
+)
+from lakelog.core.records import shown
 from lakelog.core.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
 
@@ -39,6 +48,47 @@ class NullColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultColumn:
+    """The field's default, a SQL expression without columns: the data has no such field. Also inside structs."""
+
+    field: StructField
+    expression: str
+    source: None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedColumn:
+    """A top-level column that the table computes from others by a SQL expression over the table's columns.
+
+    Attributes:
+        source: the data's column; None when the data has none and the value is computed.
+        given: how the data's values are brought into shape before they are checked against the expression; None with ``source``.
+    """
+
+    field: StructField
+    source: str | None
+    given: ColumnPlan | None
+    expression: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityColumn:
+    """A top-level column of numbers that the table hands out: the data has no such column.
+
+    Attributes:
+        start: the first number ever.
+        step: between one number and the next; not 0, may be negative.
+        high_water_mark: the number furthest along that any version handed out; None before the first.
+    """
+
+    field: StructField
+    start: int
+    step: int
+    high_water_mark: int | None
+    source: None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StructColumn:
     """A struct of the children, in the table's order; null where the data's is."""
 
@@ -66,7 +116,9 @@ class MapColumn:
     value: ColumnPlan
 
 
-ColumnPlan: TypeAlias = CopyColumn | CastColumn | NullColumn | StructColumn | ArrayColumn | MapColumn
+ColumnPlan: TypeAlias = (
+    CopyColumn | CastColumn | NullColumn | DefaultColumn | StructColumn | ArrayColumn | MapColumn | GeneratedColumn | IdentityColumn
+)
 
 # Decimal digits that hold every value of the integer type.
 _WHOLE_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
@@ -85,7 +137,7 @@ def compare_for_write(table: StructType, data: StructType, *, table_name: str) -
             data lacks, data columns that differ by case alone.
     """
     differences: list[str] = []
-    plans = _fields(table, data, "", differences)
+    plans = _columns(table, data, differences, table_name=table_name)
     if differences:
         raise SchemaMismatchError(
             f"Delta table {table_name}: the data's schema does not fit the table's:\n"
@@ -141,6 +193,45 @@ def check_same_partitioning(table_columns: Sequence[str], given: Sequence[str], 
     return tuple(table_columns)
 
 
+def _columns(table: StructType, data: StructType, differences: list[str], *, table_name: str) -> tuple[ColumnPlan, ...]:
+    """The plans of the columns, with those of `_fields` replaced where the table computes the values."""
+    plans = _fields(table, data, "", differences)
+    return tuple(_computed(plan, differences, table_name=table_name) for plan in plans)
+
+
+def _computed(plan: ColumnPlan, differences: list[str], *, table_name: str) -> ColumnPlan:
+    field = plan.field
+    if (expression := field.metadata.get(GENERATION_EXPRESSION)) is not None:
+        given = None if plan.source is None else plan
+        return GeneratedColumn(field=field, source=plan.source, given=given, expression=str(expression))
+    if not _is_identity(field):
+        return plan
+    if plan.source is None:
+        return _identity(field, table_name)
+    if field.metadata.get(IDENTITY_ALLOWS_EXPLICIT) is not True:
+        differences.append(f"column {field.name}: the table makes its values (GENERATED ALWAYS AS IDENTITY), the data gives them")
+    return plan
+
+
+def _is_identity(field: StructField) -> bool:
+    return IDENTITY_START in field.metadata
+
+
+def _identity(field: StructField, table_name: str) -> IdentityColumn:
+    told = {key: field.metadata.get(key) for key in (IDENTITY_START, IDENTITY_STEP, IDENTITY_HIGH_WATER_MARK)}
+    start, step, mark = told.values()
+    if not isinstance(start, int) or not isinstance(step, int) or step == 0 or not isinstance(mark, int | None):
+        raise CorruptLogError(
+            f"Delta table {table_name}: the identity column {field.name} has the metadata {shown(told)}, by which no number follows. "
+            "Restore the commit that wrote the table's metadata."
+        )
+    return IdentityColumn(field=field, start=start, step=step, high_water_mark=mark)
+
+
+def _is_computed(field: StructField) -> bool:
+    return GENERATION_EXPRESSION in field.metadata or _is_identity(field)
+
+
 def _fields(table: StructType, data: StructType, prefix: str, differences: list[str]) -> tuple[ColumnPlan, ...]:
     sources: dict[str, StructField] = {}
     known = {f.name.lower() for f in table.fields}
@@ -156,7 +247,10 @@ def _fields(table: StructType, data: StructType, prefix: str, differences: list[
 def _field(target: StructField, source: StructField | None, prefix: str, differences: list[str]) -> ColumnPlan:
     path = f"{prefix}{target.name}"
     if source is None:
-        if not target.nullable:
+        default = target.metadata.get(CURRENT_DEFAULT)
+        if default is not None:
+            return DefaultColumn(field=target, expression=str(default))
+        if not target.nullable and not (prefix == "" and _is_computed(target)):
             differences.append(f"column {path}: the table has {target.type} NOT NULL, the data has no such column")
         return NullColumn(field=target)
     if _same(target.type, source.type):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.core.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction
+from lakelog.core.column_mapping import MappingMode, mapping_mode, physical_columns, physical_schema
 from lakelog.core.errors import CorruptLogError, InvalidTablePropertyError
 from lakelog.core.file_columns import files_to_adds, tombstones_to_removes
 from lakelog.core.records import shown
@@ -118,6 +119,26 @@ class Snapshot:
         return self.metadata.partition_columns
 
     @property
+    def mapping(self) -> MappingMode:
+        """How columns are found in the data files.
+
+        Raises:
+            InvalidTablePropertyError: the table property that says it cannot be parsed.
+        """
+        return mapping_mode(self.protocol, self.metadata.configuration)
+
+    @property
+    def physical_schema(self) -> StructType:
+        """The schema as data files, statistics and partition values name it; `schema` itself where the table is not mapped."""
+        mode = self.mapping
+        return self.schema if mode is MappingMode.NONE else _physical(self.metadata.schema_json, mode)
+
+    @property
+    def physical_partition_columns(self) -> tuple[str, ...]:
+        """`partition_columns` as partition values name them."""
+        return physical_columns(self.schema, self.partition_columns, self.mapping)
+
+    @property
     def num_files(self) -> int:
         """How many live files the version has."""
         return int(self.state.files.num_rows)
@@ -147,6 +168,11 @@ class Snapshot:
 def _schema(text: str) -> StructType:
     """The schema; the text is the same from one version of a table to the next."""
     return parse_schema(text)
+
+
+@lru_cache(maxsize=64)
+def _physical(text: str, mode: MappingMode) -> StructType:
+    return physical_schema(_schema(text), mode)
 
 
 def _indices(indices: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:

@@ -1,10 +1,14 @@
-"""Table properties: one descriptor per ``delta.*`` key, and typed access to a table's configuration (PROTOCOL.md, "Table Properties")."""
+"""Table properties: one descriptor per ``delta.*`` key, and typed access to a table's configuration (PROTOCOL.md, "Table Properties").
+
+A value is checked when it is set. One that another writer left in a table and that cannot be parsed is an error where it decides on
+something, and nowhere else.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -174,6 +178,7 @@ COMPRESSION_CODEC: Property[str | None] = Property(
 )
 DELETED_FILE_RETENTION = _interval_property("deletedFileRetentionDuration", 7 * 86_400_000)
 DELETION_VECTORS = _boolean_property("enableDeletionVectors", False)
+DROP_FEATURE_RETENTION = _interval_property("dropFeatureTruncateHistory.retentionDuration", 86_400_000)
 ENABLE_EXPIRED_LOG_CLEANUP = _boolean_property("enableExpiredLogCleanup", True)
 IN_COMMIT_TIMESTAMPS = _boolean_property("enableInCommitTimestamps", False)
 ISOLATION_LEVEL = _choice_property("isolationLevel", "Serializable", "Serializable", "WriteSerializable", "SnapshotIsolation")
@@ -190,6 +195,7 @@ STATS_COLUMNS: Property[str | None] = Property(
 )
 STRING_PREFIX_LENGTH = _integer_property("dataSkippingStringPrefixLength", 32, 1)
 SYMLINK_MANIFEST = _boolean_property("compatibility.symlinkFormatManifest.enabled", False)
+TYPE_WIDENING = _boolean_property("enableTypeWidening", False)
 WRITE_STATS_AS_JSON = _boolean_property("checkpoint.writeStatsAsJson", True)
 # PROTOCOL.md's default; delta-spark's code says true, but no reader may rely on the column.
 WRITE_STATS_AS_STRUCT = _boolean_property("checkpoint.writeStatsAsStruct", False)
@@ -205,6 +211,7 @@ DESCRIPTORS: tuple[_Descriptor, ...] = (
     COMPRESSION_CODEC,
     DELETED_FILE_RETENTION,
     DELETION_VECTORS,
+    DROP_FEATURE_RETENTION,
     ENABLE_EXPIRED_LOG_CLEANUP,
     IN_COMMIT_TIMESTAMPS,
     ISOLATION_LEVEL,
@@ -217,6 +224,7 @@ DESCRIPTORS: tuple[_Descriptor, ...] = (
     STATS_COLUMNS,
     STRING_PREFIX_LENGTH,
     SYMLINK_MANIFEST,
+    TYPE_WIDENING,
     WRITE_STATS_AS_JSON,
     WRITE_STATS_AS_STRUCT,
     # Known, so that their values are checked; nothing here acts on them.
@@ -229,58 +237,164 @@ DESCRIPTORS: tuple[_Descriptor, ...] = (
     _boolean_property("enableIcebergCompatV2", False),
     _boolean_property("enableIcebergCompatV3", False),
     _boolean_property("enableMaterializePartitionColumnsFeature", False),
-    _boolean_property("enableTypeWidening", False),
     _boolean_property("enableVariantShredding", False),
     _boolean_property("writePartitionColumnsToParquet", False),
     _choice_property("parquet.format.version", "1.0.0", "1.0.0", "2.12.0"),
     _interval_property("checkpointRetentionDuration", 2 * 86_400_000),
-    _interval_property("dropFeatureTruncateHistory.retentionDuration", 86_400_000),
     _interval_property("sampleRetentionDuration", 7 * 86_400_000),
 )
 
-# Only the protocol or an engine may set these: they would be stored, and mean something untrue.
-_NOT_FOR_USERS = frozenset(
+MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
+IN_COMMIT_TIMESTAMP_ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
+MATERIALIZED_ROW_ID = "delta.rowTracking.materializedRowIdColumnName"
+MATERIALIZED_ROW_COMMIT_VERSION = "delta.rowTracking.materializedRowCommitVersionColumnName"
+CHECKPOINT_PROTECTION_VERSION = "delta.requireCheckpointProtectionBeforeVersion"
+# A CHECK constraint by its name; the value is its expression.
+CONSTRAINT_PREFIX = "delta.constraints."
+
+# What whoever changes a table keeps in its properties by itself: a user's value would mean something untrue.
+INTERNAL_KEYS = frozenset(
     {
-        "delta.columnMapping.maxColumnId",
-        "delta.ignoreProtocolDefaults",
-        "delta.inCommitTimestampEnablementTimestamp",
-        "delta.inCommitTimestampEnablementVersion",
-        "delta.minReaderVersion",
-        "delta.minWriterVersion",
-        "delta.requireCheckpointProtectionBeforeVersion",
-        "delta.rowTracking.materializedRowCommitVersionColumnName",
-        "delta.rowTracking.materializedRowIdColumnName",
+        MAX_COLUMN_ID,
+        IN_COMMIT_TIMESTAMP_ENABLEMENT_TIMESTAMP,
+        IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION,
+        MATERIALIZED_ROW_ID,
+        MATERIALIZED_ROW_COMMIT_VERSION,
+        CHECKPOINT_PROTECTION_VERSION,
         "delta.rowTrackingSuspended",
     }
 )
+
+_MIN_READER_VERSION = "delta.minReaderVersion"
+_MIN_WRITER_VERSION = "delta.minWriterVersion"
+_IGNORE_PROTOCOL_DEFAULTS = "delta.ignoreProtocolDefaults"
+_FEATURE_PREFIX = "delta.feature."
+_DIRECTIVE_KEYS = (_MIN_READER_VERSION, _MIN_WRITER_VERSION, _IGNORE_PROTOCOL_DEFAULTS)
+_HIGHEST_READER_VERSION, _HIGHEST_WRITER_VERSION = 3, 7
+
 # Keys by prefix that belong to a feature which lakelog does not write yet.
 _LATER_PREFIXES: Mapping[str, str] = {
-    "delta.constraints.": "checkConstraints",
     "delta.coordinatedCommits.": "coordinatedCommits-preview",
     "delta.redirectReaderWriter-preview": "redirectReaderWriter-preview",
     "delta.redirectWriterOnly-preview": "redirectWriterOnly-preview",
     "delta.universalFormat.": "universalFormat",
 }
-_FEATURE_PREFIX = "delta.feature."
 _KNOWN_KEYS = frozenset(descriptor.key for descriptor in DESCRIPTORS)
+_SPELLINGS: Mapping[str, str] = {key.lower(): key for key in (*_KNOWN_KEYS, *INTERNAL_KEYS, *_DIRECTIVE_KEYS)}
 
 
-def check_properties(configuration: Mapping[str, str], table: str) -> None:
-    """Check properties that a new table is to be given. Keys that do not begin with ``delta.`` are the user's own and pass.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directives:
+    """What is asked of the protocol by way of properties, which are not stored.
 
-    Properties that activate a feature are checked by `lakelog.core.table_features.protocol_for_new_table`.
+    Attributes:
+        features: names as given, of ``delta.feature.<name> = supported``.
+        reader_version: ``delta.minReaderVersion``, 1 to 3; None when not given.
+        writer_version: ``delta.minWriterVersion``, 1 to 7.
+        ignore_defaults: ``delta.ignoreProtocolDefaults``: a new table starts from (1, 1), not from (1, 2).
+    """
+
+    features: tuple[str, ...] = ()
+    reader_version: int | None = None
+    writer_version: int | None = None
+    ignore_defaults: bool = False
+
+
+def canonical_key(key: str) -> str:
+    """A key as it is stored: those of Delta are known in any letter case; the user's own stay as they are."""
+    lower = key.lower()
+    for prefix in (_FEATURE_PREFIX, CONSTRAINT_PREFIX):
+        if lower.startswith(prefix):
+            return prefix + key[len(prefix) :]
+    return _SPELLINGS.get(lower, key)
+
+
+def canonical(configuration: Mapping[str, str], table: str) -> dict[str, str]:
+    """The configuration with its keys as they are stored.
+
+    Raises:
+        InvalidTablePropertyError: a key is given twice, in different letter case and with different values.
+    """
+    spelt: dict[str, str] = {}
+    for key, value in configuration.items():
+        name = canonical_key(key)
+        if spelt.setdefault(name, value) != value:
+            raise InvalidTablePropertyError(
+                f"Delta table {table}: the table property {name} is given twice, as {shown(spelt[name])} and as {shown(value)}. Leave one out."
+            )
+    return spelt
+
+
+def split_directives(configuration: Mapping[str, str], table: str) -> tuple[dict[str, str], Directives]:
+    """What is to be stored, and what is asked of the protocol.
 
     Args:
-        configuration: as it would be stored.
+        configuration: keys from `canonical`.
         table: the table's root, for messages.
+
+    Raises:
+        InvalidTablePropertyError: a feature with another value than ``supported``, a version that is none.
+    """
+    stored = {key: value for key, value in configuration.items() if not _is_directive(key)}
+    if len(stored) == len(configuration):
+        return stored, Directives()
+    features = []
+    for key, value in configuration.items():
+        if key.startswith(_FEATURE_PREFIX):
+            # delta-spark took "enabled" for it once.
+            if value.lower() not in ("supported", "enabled"):
+                raise InvalidTablePropertyError(
+                    f"Delta table {table}: the table property {key} is {shown(value)}, but must be 'supported'. A feature is taken away by "
+                    "dropFeatureSupport."
+                )
+            features.append(key[len(_FEATURE_PREFIX) :])
+    ignores = configuration.get(_IGNORE_PROTOCOL_DEFAULTS, "false")
+    if ignores.lower() not in ("true", "false"):
+        raise InvalidTablePropertyError(
+            f"Delta table {table}: the table property {_IGNORE_PROTOCOL_DEFAULTS} is {shown(ignores)}, but must be true or false."
+        )
+    return stored, Directives(
+        features=tuple(features),
+        reader_version=_version(configuration, _MIN_READER_VERSION, _HIGHEST_READER_VERSION, table),
+        writer_version=_version(configuration, _MIN_WRITER_VERSION, _HIGHEST_WRITER_VERSION, table),
+        ignore_defaults=ignores.lower() == "true",
+    )
+
+
+def _is_directive(key: str) -> bool:
+    return key in _DIRECTIVE_KEYS or key.startswith(_FEATURE_PREFIX)
+
+
+def _version(configuration: Mapping[str, str], key: str, highest: int, table: str) -> int | None:
+    text = configuration.get(key)
+    if text is None:
+        return None
+    if _WHOLE_NUMBER.fullmatch(text) is None or not 1 <= int(text) <= highest:
+        raise InvalidTablePropertyError(
+            f"Delta table {table}: the table property {key} is {shown(text)}, but must be a whole number from 1 to {highest}."
+        )
+    return int(text)
+
+
+def check_properties(configuration: Mapping[str, str], table: str, *, beside: Mapping[str, str] | None = None) -> None:
+    """Check properties that a table is to be given. Keys that do not begin with ``delta.`` are the user's own and pass.
+
+    Properties of features that are not there yet are checked by `lakelog.core.table_change`.
+
+    Args:
+        configuration: as it would be stored, directives included.
+        table: the table's root, for messages.
+        beside: the table's other properties, against which those given are held, but which are not checked themselves.
 
     Raises:
         InvalidTablePropertyError: an unknown ``delta.`` key (names the nearest known one), one that users may not set, a value that
             cannot be parsed, or a log kept for less time than the deleted files it names.
-        UnsupportedFeatureError: ``delta.feature.*``, ``delta.constraints.*`` and other keys of features that come later.
+        UnsupportedFeatureError: keys of features that come later.
     """
     for key in configuration:
         _check_key(key, table)
+    split_directives(configuration, table)
     try:
         for descriptor in DESCRIPTORS:
             descriptor.of(configuration)
@@ -296,33 +410,47 @@ def check_properties(configuration: Mapping[str, str], table: str) -> None:
             f"Delta table {table}: {SYMLINK_MANIFEST.key} = true, a manifest with every commit, {_LATER}. Leave the property out.",
             features=(SYMLINK_MANIFEST.key,),
         )
-    if LOG_RETENTION.of(configuration) < DELETED_FILE_RETENTION.of(configuration):
-        raise InvalidTablePropertyError(
-            f"Delta table {table}: {LOG_RETENTION.key} is shorter than {DELETED_FILE_RETENTION.key}, but the log must be kept at least as "
-            "long as the files it names. Lengthen the one or shorten the other."
-        )
+    if LOG_RETENTION.key in configuration or DELETED_FILE_RETENTION.key in configuration:
+        together = {**(beside or {}), **configuration}
+        if LOG_RETENTION.of(together) < DELETED_FILE_RETENTION.of(together):
+            raise InvalidTablePropertyError(
+                f"Delta table {table}: {LOG_RETENTION.key} is shorter than {DELETED_FILE_RETENTION.key}, but the log must be kept at least "
+                "as long as the files it names. Lengthen the one or shorten the other."
+            )
+
+
+def check_settable(keys: Iterable[str], table: str) -> None:
+    """Refuse keys that no statement may set or unset by itself, in any letter case.
+
+    Raises:
+        InvalidTablePropertyError: a CHECK constraint, or a property that lakelog keeps by itself.
+    """
+    for key in map(canonical_key, keys):
+        if key.startswith(CONSTRAINT_PREFIX):
+            raise InvalidTablePropertyError(
+                f"Delta table {table}: {key} is a CHECK constraint, which is no property to set or unset. Use ALTER TABLE ... ADD CONSTRAINT, "
+                "or DROP CONSTRAINT."
+            )
+        if key in INTERNAL_KEYS:
+            raise InvalidTablePropertyError(
+                f"Delta table {table}: {key} is not set by users; lakelog keeps it by itself. Leave the property out."
+            )
 
 
 def _check_key(key: str, table: str) -> None:
     lower = key.lower()
-    if not lower.startswith("delta.") or key in _KNOWN_KEYS:
+    if not lower.startswith("delta.") or key in _KNOWN_KEYS or _is_directive(key):
         return
-    feature = key[len(_FEATURE_PREFIX) :] if lower.startswith(_FEATURE_PREFIX) else None
-    feature = feature or next((name for prefix, name in _LATER_PREFIXES.items() if lower.startswith(prefix.lower())), None)
+    check_settable((key,), table)
+    feature = next((name for prefix, name in _LATER_PREFIXES.items() if lower.startswith(prefix.lower())), None)
     if feature is not None:
         raise UnsupportedFeatureError(
             f"Delta table {table}: the table property {key} asks for {feature}, which {_LATER}. Leave the property out.",
             features=(feature,),
         )
-    if key in _NOT_FOR_USERS:
-        raise InvalidTablePropertyError(
-            f"Delta table {table}: {key} is not set by users; lakelog chooses the weakest protocol that the table needs. "
-            "Leave the property out."
-        )
-    spellings = {known.lower(): known for known in _KNOWN_KEYS}
-    nearest = difflib.get_close_matches(lower, sorted(spellings), n=1, cutoff=0.0)
+    nearest = difflib.get_close_matches(lower, sorted(_SPELLINGS), n=1, cutoff=0.0)
     raise InvalidTablePropertyError(
-        f"Delta table {table}: there is no table property {key}. The nearest is {spellings[nearest[0]]}; a property of your own "
+        f"Delta table {table}: there is no table property {key}. The nearest is {_SPELLINGS[nearest[0]]}; a property of your own "
         "must not begin with 'delta.'."
     )
 
@@ -419,6 +547,15 @@ class TableProperties:
     @property
     def enable_in_commit_timestamps(self) -> bool:
         return IN_COMMIT_TIMESTAMPS.of(self.configuration)
+
+    @property
+    def enable_type_widening(self) -> bool:
+        return TYPE_WIDENING.of(self.configuration)
+
+    @property
+    def drop_feature_retention_ms(self) -> int:
+        """How long the log is kept at least when a feature is dropped with its history."""
+        return DROP_FEATURE_RETENTION.of(self.configuration)
 
     @property
     def column_mapping_mode(self) -> str:

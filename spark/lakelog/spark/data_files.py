@@ -145,12 +145,12 @@ def _new_files(
     return NewFiles(adds=tuple(adds), uris=tuple(uris), rows=rows)
 
 
-def removal(add: AddFile, now_ms: int) -> RemoveFile:
+def removal(add: AddFile, now_ms: int, *, data_change: bool = True) -> RemoveFile:
     """The tombstone of a live file, with what a reader of the change feed or a VACUUM needs."""
     return RemoveFile(
         path=add.path,
         deletion_timestamp=now_ms,
-        data_change=True,
+        data_change=data_change,
         extended_file_metadata=True,
         partition_values=add.partition_values,
         size=add.size,

@@ -174,7 +174,7 @@ class FrontDoor:
         return self._saved(spark, path, mode, given, frame)
 
     def _saved(self, spark: SparkSession, path: str, mode: str, given: Mapping[str, str], frame: DataFrame) -> str:
-        request = WriteRequest.parse(self._context.root(spark, path), mode, given)
+        request = WriteRequest.parse(spark, self._context.root(spark, path), mode, given)
         return self._tell(write.save(self._context, spark, request, frame), Travel())
 
     def _insert(self, spark: SparkSession, root: str, how: str, dataset: Any) -> None:

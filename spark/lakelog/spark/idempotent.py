@@ -16,12 +16,13 @@ from lakelog.core.actions import SetTransaction
 from lakelog.core.commit import Reads
 from lakelog.core.errors import InvalidOptionError
 from lakelog.core.snapshot import Snapshot
+from lakelog.spark.confs import session_conf, session_flag, unset
 from lakelog.spark.options import WriteRequest
 
 _log = logging.getLogger(__name__)
 
-_PREFIXES = ("spark.databricks.delta.write.", "spark.lakelog.write.")
-_APP_ID, _VERSION, _AUTO_RESET = "txnAppId", "txnVersion", "txnVersion.autoReset.enabled"
+_APP_ID, _VERSION = "txnAppId", "txnVersion"
+_CONF_APP_ID, _CONF_VERSION, _CONF_AUTO_RESET = "write.txnAppId", "write.txnVersion", "write.txnVersion.autoReset.enabled"
 _NUMBERS = range(2**63)
 
 
@@ -34,12 +35,14 @@ class IdempotentWrite:
         app_id: the application; None where the write is an ordinary one.
         version: its number, counting up within the application.
         from_session: the session's confs named them, not the write's options.
+        auto_reset: the session asks that its number be used once.
     """
 
     root: str
     app_id: str | None
     version: int
     from_session: bool
+    auto_reset: bool = False
 
     @classmethod
     def of(cls, spark: SparkSession, root: str, request: WriteRequest | None = None) -> IdempotentWrite:
@@ -52,7 +55,7 @@ class IdempotentWrite:
         app_id, version = (None, None) if request is None else (request.txn_app_id, request.txn_version)
         where, from_session = "write option", False
         if app_id is None and version is None:
-            app_id, version = _conf(spark, root, _APP_ID), _conf(spark, root, _VERSION)
+            app_id, version = session_conf(spark, _CONF_APP_ID), session_conf(spark, _CONF_VERSION)
             where, from_session = "session conf", True
         if app_id is None and version is None:
             return cls(root=root, app_id=None, version=0, from_session=False)
@@ -68,7 +71,8 @@ class IdempotentWrite:
             raise InvalidOptionError(
                 f"Delta table {root}: the {where} txnVersion must be a whole number from 0 to {_NUMBERS[-1]}, not {version!r}."
             )
-        return cls(root=root, app_id=app_id, version=int(version), from_session=from_session)
+        auto_reset = from_session and session_flag(spark, _CONF_AUTO_RESET, default=False)
+        return cls(root=root, app_id=app_id, version=int(version), from_session=from_session, auto_reset=auto_reset)
 
     def is_done(self, snapshot: Snapshot) -> bool:
         """Whether the table holds this write, or a later one of the application."""
@@ -88,16 +92,5 @@ class IdempotentWrite:
 
     def used(self, spark: SparkSession) -> None:
         """Unset the session's version where ``txnVersion.autoReset.enabled`` asks for it, so that the next write must name its own."""
-        if self.from_session and (_conf(spark, self.root, _AUTO_RESET) or "false").lower() == "true":
-            for prefix in _PREFIXES:
-                spark.conf.unset(prefix + _VERSION)
-
-
-def _conf(spark: SparkSession, root: str, name: str) -> str | None:
-    found = [str(value) for prefix in _PREFIXES if (value := spark.conf.get(prefix + name, None)) is not None]
-    if len(set(found)) > 1:
-        raise InvalidOptionError(
-            f"Delta table {root}: the session gives two values for {name}, {found[0]!r} and {found[1]!r}. "
-            f"Unset one of {', '.join(prefix + name for prefix in _PREFIXES)}."
-        )
-    return found[0] if found else None
+        if self.auto_reset:
+            unset(spark, _CONF_VERSION)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
@@ -349,6 +349,25 @@ def pinned(frame: DataFrame, spark: SparkSession, root: str, snapshot_id: str) -
     return frame_from(jvm.lakelog.DeltaRelation.pinned(dataset_of(frame), root, snapshot_id), spark)
 
 
+def table_frame(spark: SparkSession, description: str) -> DataFrame:
+    """The rows of a relation as `lakelog.spark.reading.describe` tells it."""
+    jvm: Any = SparkContext._jvm
+    return frame_from(jvm.lakelog.Frames.of(description, jsession(spark)), spark)
+
+
+def frame_alias(frame: DataFrame) -> str | None:
+    """The name that a frame gave itself with ``alias``."""
+    jvm: Any = SparkContext._jvm
+    found = jvm.lakelog.Frames.alias(dataset_of(frame))
+    return None if found is None else str(found)
+
+
+def rebalanced(frame: DataFrame, spark: SparkSession, columns: Sequence[str], size: int) -> DataFrame:
+    """The frame shuffled so that each task writes about ``size`` bytes, rows of equal values in ``columns`` together where that fits."""
+    jvm: Any = SparkContext._jvm
+    return frame_from(jvm.lakelog.Frames.rebalanced(dataset_of(frame), list(columns), size), spark)
+
+
 def write_files(
     spark: SparkSession, frame: DataFrame, root: str, partition_columns: int, options: Mapping[str, str], description: str
 ) -> str:
@@ -361,6 +380,24 @@ def row_search(frame: DataFrame) -> Any:
     """The search behind ``table.where(condition)``, or None when the frame is no plain filter over one of our scans."""
     jvm: Any = SparkContext._jvm
     return jvm.lakelog.RowSearch.of(dataset_of(frame))
+
+
+def expression_references(spark: SparkSession, sql: str) -> str:
+    """The columns that an SQL expression speaks of: ``[[part of a name, ...], ...]`` as JSON."""
+    jvm: Any = SparkContext._jvm
+    return str(jvm.lakelog.StoredExpressions.references(jsession(spark), sql))
+
+
+def expression_facts(spark: SparkSession, sql: str, schema: str) -> str:
+    """What an SQL expression over columns is made of, as StoredExpressions tells it in JSON."""
+    jvm: Any = SparkContext._jvm
+    return str(jvm.lakelog.StoredExpressions.describe(jsession(spark), sql, schema))
+
+
+def select_texts(frame: DataFrame, spark: SparkSession, texts: Sequence[str]) -> DataFrame:
+    """A frame of SQL expressions, each with its alias, over a frame's columns, whose names match in any case. One trip."""
+    jvm: Any = SparkContext._jvm
+    return frame_from(jvm.lakelog.StoredExpressions.select(dataset_of(frame), list(texts)), spark)
 
 
 def install_error_translation(translate: Callable[[str], BaseException | None], foreign: Callable[[str], BaseException | None]) -> None:

@@ -147,7 +147,6 @@ def _known_table(spark: SparkSession, request: WriteRequest, held: HeldSnapshot,
         )
     if request.partition_by is not None:
         check_same_partitioning(snapshot.partition_columns, request.partition_by, table_name=root)
-    request.check_overwrite(spark, snapshot.partition_columns)
     given = _schema(frame, root)
     plans = compare_for_write(snapshot.schema, given, table_name=root)
     return _Target(held=held, metadata=snapshot.metadata, protocol=None, frame=aligned(frame, given, snapshot.schema, plans))

@@ -190,8 +190,18 @@ public class RowSearch {
 
   public String matchesOf(Dataset positions, String description) { return counted(positions, description); }
 
+  /** The rows of the subset for which the condition is true. */
+  public Dataset matched(String snapshot, byte[] subset) {
+    return Dataset.ofRows(index.session, where(condition, scan(snapshot, false, subset), snapshot));
+  }
+
   /** The rows of the subset at none of the positions. */
-  public Dataset survivorsOf(Dataset positions, String snapshot, byte[] subset) {
+  public Dataset survivorsOf(Dataset positions, String snapshot, byte[] subset) { return against(positions, snapshot, subset, "left_anti"); }
+
+  /** The rows of the subset at one of the positions. */
+  public Dataset matchedOf(Dataset positions, String snapshot, byte[] subset) { return against(positions, snapshot, subset, "left_semi"); }
+
+  private Dataset against(Dataset positions, String snapshot, byte[] subset, String how) {
     java.util.ArrayList names = new java.util.ArrayList();
     java.util.Iterator all = CollectionConverters.asJava(relation.output()).iterator();
     while (all.hasNext()) names.add("`" + ((Attribute) all.next()).name().replace("`", "``") + "`");
@@ -199,7 +209,7 @@ public class RowSearch {
     wide.add(DeltaLogFileIndex.FILE_NUMBER);
     wide.add("_metadata.row_index AS " + ROW);
     Dataset rows = (Dataset) Dataset.ofRows(index.session, scan(snapshot, true, subset)).selectExpr((String[]) wide.toArray(new String[0]));
-    Dataset left = (Dataset) rows.join(positions, new String[] {DeltaLogFileIndex.FILE_NUMBER, ROW}, "left_anti");
-    return (Dataset) left.selectExpr((String[]) names.toArray(new String[0]));
+    Dataset found = (Dataset) rows.join(positions, new String[] {DeltaLogFileIndex.FILE_NUMBER, ROW}, how);
+    return (Dataset) found.selectExpr((String[]) names.toArray(new String[0]));
   }
 }
