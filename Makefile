@@ -94,6 +94,10 @@ $(SMOKE_SPARKS:%=smoke-%): smoke-%: .venvs/%/.stamp
 	@echo "Smoke test on PySpark $(SPARK_$*)"
 	$(call with_java,.venvs/$*/bin/python) .venvs/$*/bin/python -m pytest tests/spark -m smoke
 
+.PHONY: interop
+interop: .venvs/4.2/.stamp ## integration/: the same writes by lakelog and by delta-spark in one session, on PySpark 4.2
+	$(call with_java,.venvs/4.2/bin/python) .venvs/4.2/bin/python -m pytest integration $(ARGS)
+
 .venvs/%/.stamp: pyproject.toml constraints.txt
 	$(call new_venv,.venvs/$*)
 	@echo "Installing lakelog and PySpark $(SPARK_$*) into .venvs/$*, once"

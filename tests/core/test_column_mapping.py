@@ -16,6 +16,7 @@ from lakelog.core.column_mapping import (
     physical_columns,
     physical_name,
     physical_path,
+    physical_paths,
     physical_predicate,
     physical_schema,
     with_mapping,
@@ -150,6 +151,12 @@ def test_names_and_paths() -> None:
     assert physical_columns(MAPPED, ["S", "a"], NONE) == ("S", "a")
     assert physical_path(MAPPED, ("m", "value", "v", "element"), ID) == ("col-u7", "value", "col-u9", "element")
     assert physical_path(MAPPED, ("no", "such"), NONE) == ("no", "such")
+
+
+def test_paths_in_a_users_spelling() -> None:
+    asked = [("S", "X"), ("s",), ("gone",), ("a", "b"), ("m", "key"), ("A",)]
+    assert physical_paths(MAPPED, asked, NAME) == (("col-u2", "col-u3"), ("col-u2",), ("col-u1",))
+    assert physical_paths(MAPPED, asked, NONE) == tuple(asked)
 
 
 @pytest.mark.parametrize("path", [("b",), ("s", "z"), ("a", "x"), ("l", "x"), ("m", "element")])

@@ -21,7 +21,20 @@ from lakelog.core.actions import (
     UnknownAction,
     parse_commit,
 )
-from lakelog.core.commit import NO_VERSION, NOTHING, CommitAttempt, Isolation, Reads, check_allowed, isolation_of, joined, prepare
+from lakelog.core.commit import (
+    NO_VERSION,
+    NOTHING,
+    CommitAttempt,
+    Isolation,
+    PreparedCommit,
+    Reads,
+    check_allowed,
+    demands,
+    isolation_of,
+    joined,
+    placed,
+    prepare,
+)
 from lakelog.core.commit_info import Operation
 from lakelog.core.errors import CommitOutcomeUnknown, InvalidTablePropertyError, UnsupportedFeatureError, UnsupportedOperationError
 from lakelog.core.predicates import FALSE, TRUE
@@ -176,8 +189,29 @@ def test_a_level_that_is_none_is_named(value: str) -> None:
 # prepare ------------------------------------------------------------------------------------------------------------------
 
 
-def lines(trying: CommitAttempt, isolation: Isolation = Isolation.SERIALIZABLE) -> list[Action]:
-    prepared = prepare(trying, timestamp_ms=5, txn_id="t-1", isolation=isolation)
+def ready(trying: CommitAttempt, isolation: Isolation = Isolation.SERIALIZABLE) -> PreparedCommit:
+    return prepare(trying, timestamp_ms=5, txn_id="t-1", isolation=isolation)
+
+
+def put_at(
+    prepared: PreparedCommit, version: int, before: Snapshot | None, *, now_ms: int = 50, previous_ms: int | None = None
+) -> PreparedCommit:
+    asked = demands(prepared, before, table=ROOT)
+    return placed(prepared, asked, version=version, before=before, now_ms=now_ms, table=ROOT, previous_ms=previous_ms)
+
+
+def lines(
+    trying: CommitAttempt,
+    isolation: Isolation = Isolation.SERIALIZABLE,
+    *,
+    before: Snapshot | None = None,
+    version: int = 4,
+    now_ms: int = 50,
+    previous_ms: int | None = None,
+) -> list[Action]:
+    if before is None and trying.read_version != NO_VERSION:
+        before = table()
+    prepared = put_at(ready(trying, isolation), version, before, now_ms=now_ms, previous_ms=previous_ms)
     assert (prepared.attempt, prepared.isolation, prepared.txn_id, prepared.timestamp_ms) == (trying, isolation, "t-1", 5)
     return parse_commit(prepared.data, "the commit")
 
@@ -207,6 +241,11 @@ def test_a_commit_that_creates_the_table_read_no_version() -> None:
         (attempt(CommitInfo()), "commitInfo is made when the attempt is prepared"),
         (attempt(add("a"), add("b"), add("a")), "the commit adds 'a' twice"),
         (attempt(remove("a"), remove("a")), "the commit removes 'a' twice"),
+        (
+            attempt(PROTOCOL, METADATA, DOMAIN, read_version=NO_VERSION),
+            "a table that is created with the metadata domain d lists the feature domainMetadata",
+        ),
+        (attempt(DOMAIN, replace(DOMAIN, removed=True)), "a commit writes a metadata domain once, d stands 2 times in it"),
     ],
 )
 def test_a_shape_that_no_commit_may_have(trying: CommitAttempt, words: str) -> None:
@@ -216,6 +255,29 @@ def test_a_shape_that_no_commit_may_have(trying: CommitAttempt, words: str) -> N
 
 def test_a_file_may_be_removed_and_added_again() -> None:
     assert lines(attempt(remove("a"), add("a"), cdc()))[1:] == [remove("a"), add("a"), cdc()]
+
+
+def test_on_a_plain_table_the_bytes_are_made_once() -> None:
+    for trying, before in ((attempt(add()), table()), (attempt(METADATA, add()), table()), (CREATING, None)):
+        first = put_at(ready(trying), 4, before)
+        assert (first.version, put_at(first, 5, before)) == (None, first)
+        assert put_at(first, 5, before) is first
+        info = parse_commit(first.data, "the commit")[0]
+        assert isinstance(info, CommitInfo)
+        assert (info.in_commit_timestamp, info.tags) == (None, None)
+
+
+def test_tags_stand_in_what_a_commit_says_of_itself() -> None:
+    info = lines(attempt(add(), tags={"by": "me"}))[0]
+    assert isinstance(info, CommitInfo)
+    assert info.tags == {"by": "me"}
+
+
+def test_whether_the_files_of_the_table_matter_to_an_attempt() -> None:
+    assert not attempt(add(), TXN).depends_on_files
+    assert all(
+        trying.depends_on_files for trying in (attempt(add(change=False)), attempt(remove()), attempt(add(), reads=Reads(whole_table=True)))
+    )
 
 
 # what the table lets be done ----------------------------------------------------------------------------------------------
@@ -231,8 +293,22 @@ def test_an_append_only_table_keeps_its_rows() -> None:
 
 
 def test_a_table_with_a_feature_that_is_not_written_is_refused() -> None:
-    with pytest.raises(UnsupportedFeatureError, match="checkConstraints"):
-        check_allowed(attempt(add()), table(replace(METADATA, configuration={"delta.constraints.c": "id > 0"})))
+    protocol = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("somethingNew",))
+    with pytest.raises(UnsupportedFeatureError, match="somethingNew"):
+        check_allowed(attempt(add()), table(METADATA, protocol))
+
+
+def test_a_domain_needs_the_feature_before_or_with_it() -> None:
+    listed = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("domainMetadata",))
+    with pytest.raises(UnsupportedOperationError, match=r"^Delta table /tables/t: DELETE writes the metadata domain d, .* Add the feature"):
+        check_allowed(attempt(DOMAIN), table())
+    for trying, there in (
+        (attempt(DOMAIN), table(METADATA, listed)),
+        (attempt(listed, DOMAIN), table()),
+        (attempt(replace(DOMAIN, removed=True)), table()),
+    ):
+        check_allowed(trying, there)
+    assert lines(attempt(listed, METADATA, DOMAIN, read_version=NO_VERSION), version=0)[1:] == [listed, METADATA, DOMAIN]
 
 
 # joining a table that another writer created ------------------------------------------------------------------------------
@@ -293,5 +369,5 @@ def test_an_outcome_is_settled_by_who_attempted_it_alone() -> None:
 
 
 def test_the_first_line_tells_whose_commit_it_is() -> None:
-    prepared = prepare(CREATING, timestamp_ms=5, txn_id="t-1", isolation=Isolation.SERIALIZABLE)
+    prepared = put_at(ready(CREATING), 0, None)
     assert json.loads(prepared.data.split(b"\n")[0])["commitInfo"]["txnId"] == "t-1"

@@ -25,6 +25,7 @@ from lakelog.core.actions import (
     SetTransaction,
     serialize_commit,
 )
+from lakelog.core.column_mapping import with_mapping
 from lakelog.core.commit import NO_VERSION, NOTHING, CommitAttempt, Isolation, Reads, isolation_of
 from lakelog.core.commit_info import Operation
 from lakelog.core.conflicts import RULES, Contest, Trial, first_conflict
@@ -60,7 +61,7 @@ from lakelog.core.predicates import (
     conjunction,
 )
 from lakelog.core.replay import Fold, LogState
-from lakelog.core.schema import PrimitiveType
+from lakelog.core.schema import PrimitiveType, parse_schema
 from lakelog.core.snapshot import Snapshot
 from tests.core.predicate_models import truth
 
@@ -293,6 +294,32 @@ def test_a_metadata_domain_is_written_by_one(removed: bool, level: Isolation) ->
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_the_domain_of_row_tracking_is_everybodys(level: Isolation) -> None:
+    """Each commit writes it anew, after what landed; but who takes it away must have seen the last."""
+    winner = land(domain("delta.rowTracking"), add())
+    assert objector(attempt(domain("delta.rowTracking"), add()), winner, level) is None
+    assert objector(attempt(domain("delta.rowTracking", removed=True)), winner, level) == "domains"
+    assert objector(attempt(domain("delta.rowTracking"), domain("delta.clustering")), land(domain("delta.clustering")), level) == "domains"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_of_two_writers_who_draw_identities_one_is_told(level: Isolation) -> None:
+    """Both would draw the numbers from the same high-water mark on."""
+
+    def drawn(mark: int) -> Metadata:
+        fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {"delta.identity.highWaterMark": mark}}]
+        return replace(METADATA, schema_string=json.dumps({"type": "struct", "fields": fields}), partition_columns=())
+
+    before, trying = table(metadata=drawn(10)), attempt(drawn(15), add())
+    found = first_conflict(contest(trying, land(drawn(20), add("other"), blind=True), level, before))
+    assert found is not None
+    assert (found.rule, found.kind) == ("metadata", MetadataChangedException)
+    # Who draws none follows, as does a drawer who comes after one who drew none.
+    assert objector(attempt(add()), land(drawn(20), add("other"), blind=True), level, before) is None
+    assert objector(trying, land(add("other"), blind=True), level, before) is None
+
+
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("trying", [attempt(txn("a")), attempt(add(), reads=Reads(app_ids=frozenset({"a", "c"})))])
 def test_a_transaction_of_an_application_that_was_written_or_asked_for_is_applied_once(trying: CommitAttempt, level: Isolation) -> None:
     assert objector(trying, land(txn("b"), txn("a")), level) == "transactions"
@@ -304,6 +331,22 @@ def test_a_transaction_of_an_application_that_was_written_or_asked_for_is_applie
 )
 def test_what_the_log_says_without_files_disturbs_no_reader_of_rows(trying: CommitAttempt) -> None:
     assert objector(trying, land(txn("b"), domain("d"), AddCDCFile(path="c", partition_values={}, size=1, data_change=False))) is None
+
+
+# rows that were there before ----------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_was_in_the_table_brings_no_row_when_it_is_added_again() -> None:
+    fold = Fold(BEFORE.state, root=ROOT)
+    fold.add_actions(1, [add("old"), add("older")])
+    before = Snapshot.from_state(fold.finish(), root=ROOT, timestamp_ms=0, now_ms=0)
+    trying = attempt(remove("old"), reads=EVERYTHING)
+    again = [add("old", change=False, base_row_id=0), add("older", change=False, base_row_id=1)]
+    assert objector(trying, land(*again), before=before) is None
+    assert objector(trying, land(*again, add("new", change=False)), before=before) == "rows_read"
+    # What says that it changes data does, wherever the file was.
+    assert objector(trying, land(add("old")), before=before) == "rows_read"
+    assert objector(trying, land(*again), before=BEFORE) == "rows_read"
 
 
 # write_order ------------------------------------------------------------------------------------------------------------
@@ -439,6 +482,36 @@ def test_added_files_are_held_against_the_whole_predicate(predicate: Predicate, 
     assert objector(trying, land(added)) == ("rows_read" if objects else None)
     rearranged = land(replace(added, data_change=False), replace(remove("rearranged"), data_change=False))
     assert objector(trying, rearranged) is None
+
+
+@pytest.mark.parametrize(
+    ("predicate", "partition", "bounds", "objects"),
+    [
+        (is_("=", "id", 5), "1", (1, 4), False),
+        (is_("=", "id", 5), "1", (1, 9), True),
+        (is_("=", "p", 1), "1", (1, 9), True),
+        (is_("=", "p", 2), "1", (1, 9), False),
+    ],
+)
+def test_the_files_of_a_mapped_table_are_known_by_physical_names(
+    predicate: Predicate, partition: str, bounds: tuple[int, int], objects: bool
+) -> None:
+    names = iter("abcde")
+    schema, _ = with_mapping(parse_schema(SCHEMA), max_id=0, new_uuid=lambda: next(names), keep_names=False)
+    configuration = {"delta.columnMapping.mode": "name"}
+    mapped = Metadata(id="table", schema_string=schema.to_json(), partition_columns=("p", "q"), configuration=configuration)
+    before = table(Protocol(min_reader_version=2, min_writer_version=5), mapped)
+    values = {"col-d": partition, "col-e": None}
+    added = AddFile(
+        path="new", partition_values=values, size=1, modification_time=1, data_change=True, stats=stats(**{"col-a": bounds, "id": (5, 5)})
+    )
+    trying = attempt(remove("old"), reads=Reads(predicates=(predicate,), files=files("old")))
+    found = first_conflict(contest(trying, land(added), before=before))
+    assert (found is not None) == objects
+    assert found is None or found.partition == "p=1, q=null"
+    lost = first_conflict(contest(trying, land(remove("old", values=values)), before=before))
+    assert lost is not None
+    assert lost.partition == "p=1, q=null"
 
 
 def test_files_that_were_added_without_any_being_removed_are_new_whatever_the_commit_says() -> None:

@@ -79,6 +79,14 @@ def assert_sound(found: int, predicate: Predicate, truths: Sequence[bool | None]
     assert found != EVERY_ROW or all(value is True for value in truths), f"{predicate} is no proof"
 
 
+def test_bounds_from_before_a_float_became_a_double_are_a_floats() -> None:
+    # 0.7 as a float is 0.699999988: less than 0.7, though the file's least value is told as "0.7".
+    for changes, expected in [([{"fromType": "float", "toType": "double"}], SOME_ROWS), ([], NO_ROW)]:
+        schema = StructType((StructField("c", DOUBLE, True, {"delta.typeChanges": changes}),))
+        assert classes([column_stats(0.7, 0.9)], compare("<", 0.7, DOUBLE), schema) == [expected]
+        assert classes([column_stats(0.7, 0.9)], compare("<", 0.6, DOUBLE), schema) == [NO_ROW]
+
+
 @given(st.data())
 def test_real_footers_never_hide_a_match_nor_prove_too_much(data: st.DataObject) -> None:
     some_files = data.draw(st.lists(rows(min_size=1, max_size=4), min_size=1, max_size=3))

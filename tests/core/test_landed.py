@@ -87,6 +87,20 @@ def test_data_change_is_false_only_where_the_log_says_so() -> None:
     assert land(*lines).added["dataChange"].to_pylist() == [False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("lines", "may"),
+    [
+        ((add("a", dataChange=False),), True),
+        ((add("a"), add("b", dataChange=False)), True),
+        ((add("a"),), False),
+        ((INFO,), False),
+        ((add("a", dataChange=False), remove("b")), False),
+    ],
+)
+def test_what_may_only_say_something_new_of_its_files(lines: tuple[Any, ...], may: bool) -> None:
+    assert land(*lines).may_restate is may
+
+
 def test_more_files_than_one_chunk_holds_keep_their_order() -> None:
     count = 2 * 8192 + 5
     lines = [line for n in range(count) for line in (add(f"a{n}", dataChange=n % 2 == 0), remove(f"r{n}"))]

@@ -95,14 +95,19 @@ ABORTS = {
     "delta.enableIcebergCompatV1": "true",
     "delta.enableIcebergCompatV2": "true",
     "delta.enableIcebergCompatV3": "true",
-    "delta.enableInCommitTimestamps": "true",
     "delta.enableMaterializePartitionColumnsFeature": "true",
-    "delta.enableRowTracking": "true",
     "delta.enableTypeWidening": "true",
     "delta.enableVariantShredding": "true",
     "delta.isolationLevel": "WriteSerializable",
     "delta.parquet.format.version": "2.12.0",
     "delta.writePartitionColumnsToParquet": "true",
+}
+# What a commit holds of these is made for its version, on the table that it lands on.
+MADE_FOR_THE_VERSION = {"delta.enableInCommitTimestamps": "true", "delta.enableRowTracking": "true"}
+MADE_FOR_THE_VERSION_TOO = {
+    "delta.inCommitTimestampEnablementVersion": "3",
+    "delta.inCommitTimestampEnablementTimestamp": "1700000000000",
+    "delta.rowTrackingSuspended": "true",
 }
 # Keys that lakelog keeps no descriptor of.
 HARMLESS_TOO = {"delta.targetFileSize": "64mb", "delta.tuneFileSizesForRewrites": "true"}
@@ -110,8 +115,6 @@ UNKNOWN = {
     "delta.somethingNew": "1",
     "delta.feature.deletionVectors": "supported",
     "delta.columnMapping.maxColumnId": "3",
-    "delta.rowTracking.materializedRowIdColumnName": "_row-id",
-    "delta.inCommitTimestampEnablementVersion": "3",
     "delta.universalFormat.enabledFormats": "iceberg",
     "delta.APPENDONLY": "true",
     "delta.checkpointinterval": "5",
@@ -123,12 +126,14 @@ UNKNOWN = {
 
 
 def test_every_property_has_a_place() -> None:
-    placed = [*HARMLESS, *REVALIDATED, *ABORTS]
+    placed = [*HARMLESS, *REVALIDATED, *MADE_FOR_THE_VERSION, *ABORTS]
     assert sorted(placed) == sorted(descriptor.key for descriptor in table_properties.DESCRIPTORS)
 
 
 @pytest.mark.parametrize("trying", ALL)
-@pytest.mark.parametrize(("key", "value"), [*HARMLESS.items(), *HARMLESS_TOO.items()])
+@pytest.mark.parametrize(
+    ("key", "value"), [*HARMLESS.items(), *HARMLESS_TOO.items(), *MADE_FOR_THE_VERSION.items(), *MADE_FOR_THE_VERSION_TOO.items()]
+)
 def test_harmless_properties_may_be_set_changed_and_unset(key: str, value: str, trying: CommitAttempt) -> None:
     assert between(trying, {}, {key: value}) is None
     assert between(trying, {key: "before"}, {key: value}) is None
@@ -142,6 +147,16 @@ def test_any_other_property_stands_in_the_way_of_all(key: str, value: str, tryin
     assert between(trying, {key: "before"}, {key: value}) == f"set {key} to {value!r}"
     assert between(trying, {key: value}, {}) == f"unset {key}"
     assert between(trying, {key: value}, {key: value}) is None
+
+
+@pytest.mark.parametrize("trying", ALL)
+@pytest.mark.parametrize(
+    "key", ["delta.rowTracking.materializedRowIdColumnName", "delta.rowTracking.materializedRowCommitVersionColumnName"]
+)
+def test_a_column_of_row_ids_may_get_its_name_and_keeps_it(key: str, trying: CommitAttempt) -> None:
+    assert between(trying, {}, {key: "_row-1"}) is None
+    assert between(trying, {key: "_row-1"}, {key: "_row-2"}) == f"set {key} to '_row-2'"
+    assert between(trying, {key: "_row-1"}, {}) == f"unset {key}"
 
 
 def test_one_change_among_harmless_ones_is_enough() -> None:

@@ -6,19 +6,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.core.errors import PartitionColumnError, SchemaMismatchError
+from lakelog.core.errors import CorruptLogError, PartitionColumnError, SchemaMismatchError
+from lakelog.core.field_metadata import (
+    CURRENT_DEFAULT,
+    GENERATION_EXPRESSION,
+    IDENTITY_ALLOWS_EXPLICIT,
+    IDENTITY_HIGH_WATER_MARK,
+    IDENTITY_START,
+    IDENTITY_STEP,
+)
+from lakelog.core.records import JSON
 from lakelog.core.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 from lakelog.core.schema_compare import (
     ArrayColumn,
     CastColumn,
     ColumnPlan,
     CopyColumn,
+    DefaultColumn,
+    DifferenceKind,
+    GeneratedColumn,
+    IdentityColumn,
     MapColumn,
     NullColumn,
     StructColumn,
     check_partition_columns,
     check_same_partitioning,
     compare_for_write,
+    compared,
 )
 
 LONG, INTEGER, STRING, VOID = (PrimitiveType(n) for n in ("long", "integer", "string", "void"))
@@ -76,6 +90,80 @@ def test_every_difference_is_told() -> None:
 def test_data_columns_that_differ_by_case_alone_are_refused() -> None:
     (one,) = differences(struct(a=LONG), struct(a=LONG, A=LONG))
     assert "but for case" in one
+
+
+def promising(name: str, kind: DataType, *, nullable: bool = True, **metadata: JSON) -> StructField:
+    return StructField(name, kind, nullable, metadata)
+
+
+def test_fields_that_the_data_lacks_get_their_default_at_any_depth() -> None:
+    a = promising("a", LONG, nullable=False, **{CURRENT_DEFAULT: "7"})
+    x = promising("x", STRING, **{CURRENT_DEFAULT: "'x'"})
+    s = StructField("s", StructType((x, StructField("y", LONG))))
+    plans = compare_for_write(StructType((a, s)), struct(S=struct(y=LONG)), table_name="/t")
+    assert plans == (
+        DefaultColumn(field=a, expression="7"),
+        StructColumn(
+            field=s, source="S", children=(DefaultColumn(field=x, expression="'x'"), CopyColumn(field=StructField("y", LONG), source="y"))
+        ),
+    )
+    # A value that is given counts, null too.
+    assert compare_for_write(StructType((a,)), struct(a=VOID), table_name="/t") == (CastColumn(field=a, source="a"),)
+
+
+def test_generated_columns_are_computed_or_checked() -> None:
+    g = promising("g", LONG, nullable=False, **{GENERATION_EXPRESSION: "a + 1"})
+    table = StructType((StructField("a", LONG), g))
+    assert compare_for_write(table, struct(a=LONG), table_name="/t")[1] == GeneratedColumn(
+        field=g, source=None, given=None, expression="a + 1"
+    )
+    assert compare_for_write(table, struct(a=LONG, G=INTEGER), table_name="/t")[1] == GeneratedColumn(
+        field=g, source="G", given=CastColumn(field=g, source="G"), expression="a + 1"
+    )
+    assert differences(table, struct(g=STRING)) == ("column g: the table has long, the data has string",)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_identity_columns_are_made_where_the_data_has_none(explicit: bool) -> None:
+    made: dict[str, JSON] = {IDENTITY_START: 1, IDENTITY_STEP: -2, IDENTITY_ALLOWS_EXPLICIT: explicit}
+    new, used = promising("i", LONG, nullable=False, **made), promising("j", LONG, **made, **{IDENTITY_HIGH_WATER_MARK: -9})
+    table = StructType((StructField("a", LONG), new, used))
+    assert compare_for_write(table, struct(a=LONG), table_name="/t")[1:] == (
+        IdentityColumn(field=new, start=1, step=-2, high_water_mark=None),
+        IdentityColumn(field=used, start=1, step=-2, high_water_mark=-9),
+    )
+    if explicit:
+        assert compare_for_write(table, struct(I=INTEGER, j=LONG), table_name="/t")[1:] == (
+            CastColumn(field=new, source="I"),
+            CopyColumn(field=used, source="j"),
+        )
+    else:
+        assert differences(table, struct(j=LONG)) == (
+            "column j: the table makes its values (GENERATED ALWAYS AS IDENTITY), the data gives them",
+        )
+
+
+@pytest.mark.parametrize("broken", [{IDENTITY_STEP: 0}, {IDENTITY_STEP: None}, {IDENTITY_START: "1"}, {IDENTITY_HIGH_WATER_MARK: "x"}])
+def test_an_identity_column_by_which_no_number_follows_is_refused(broken: dict[str, JSON]) -> None:
+    table = StructType((StructField("a", LONG), promising("i", LONG, **{IDENTITY_START: 1, IDENTITY_STEP: 1, **broken})))
+    with pytest.raises(CorruptLogError, match=r"Delta table /t: the identity column i has .*Restore"):
+        compare_for_write(table, struct(a=LONG), table_name="/t")
+
+
+def test_void_that_the_table_lacks_may_be_dropped() -> None:
+    table, data = struct(a=LONG, s=struct(x=LONG)), struct(a=LONG, n=VOID, s=struct(x=LONG, v=VOID))
+    assert [d.kind for d in compared(table, data, table_name="/t")[1]] == [DifferenceKind.NEW, DifferenceKind.NEW]
+    plans, told = compared(table, data, table_name="/t", drop_void=True)
+    assert told == ()
+    # The struct cannot be copied: it has a field too many.
+    assert isinstance(plans[1], StructColumn)
+    assert differences(table, struct(a=LONG, n=LONG)) == ("column n: the table has no such column, the data has long",)
+
+
+def test_the_refusal_says_what_to_do() -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        compare_for_write(struct(a=LONG), struct(a=LONG, b=LONG), table_name="/t")
+    assert '.option("mergeSchema", "true")' in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 import pytest
 
 from lakelog.core.actions import Metadata, Protocol
-from lakelog.core.errors import CorruptLogError, UnsupportedFeatureError
+from lakelog.core.errors import CorruptLogError, InvalidRequestError, UnsupportedFeatureError
 from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from lakelog.core.table_features import (
     FEATURES,
     check_readable,
     check_row_delete,
     check_writable,
+    feature_named,
     feature_names,
-    protocol_for_new_table,
 )
 
 PLAIN = StructType((StructField("a", PrimitiveType("long")),))
@@ -50,6 +50,9 @@ def nested_with(field_metadata: Mapping[str, str]) -> StructType:
         both(),
         both("timestampNtz", "vacuumProtocolCheck"),
         only_writers("collations", "rowTracking"),
+        protocol(2, 5),
+        protocol(2, 7, None, ("appendOnly",)),
+        both("columnMapping", "typeWidening", "typeWidening-preview"),
     ],
 )
 def test_tables_that_can_be_read(given: Protocol) -> None:
@@ -59,8 +62,6 @@ def test_tables_that_can_be_read(given: Protocol) -> None:
 @pytest.mark.parametrize(
     ("given", "features"),
     [
-        (protocol(2, 5), ("columnMapping",)),
-        (protocol(2, 7, None, ("appendOnly",)), ("columnMapping",)),
         (both("v2Checkpoint", "timestampNtz", "deletionVectors"), ("deletionVectors", "v2Checkpoint")),
         (both("fromTheFuture"), ("fromTheFuture",)),
         (protocol(4, 7, (), ()), ("minReaderVersion=4",)),
@@ -91,6 +92,11 @@ def test_feature_versions_without_their_lists_are_damage() -> None:
         (protocol(1, 4), {"delta.enableChangeDataFeed": "true"}),
         (only_writers("inCommitTimestamp", "checkConstraints", "domainMetadata"), {"delta.enableInCommitTimestamps": "false"}),
         (both("timestampNtz"), {}),
+        (protocol(2, 6), {"delta.columnMapping.mode": "id"}),
+        (only_writers("rowTracking", "domainMetadata", "clustering"), {"delta.enableRowTracking": "true"}),
+        (only_writers("inCommitTimestamp"), {"delta.enableInCommitTimestamps": "true"}),
+        (only_writers("icebergCompatV2", "columnMapping"), {"delta.enableIcebergCompatV2": "false"}),
+        (protocol(1, 3), {"delta.constraints.positive": "a > 0"}),
     ],
 )
 def test_tables_that_can_be_written(given: Protocol, configuration: dict[str, str]) -> None:
@@ -102,20 +108,20 @@ def test_tables_that_can_be_written(given: Protocol, configuration: dict[str, st
     [
         (protocol(1, 8), {}, PLAIN, ("minWriterVersion=8",), "minWriterVersion=8"),
         (only_writers("collations"), {}, PLAIN, ("collations",), "does not know"),
-        (only_writers("rowTracking"), {}, PLAIN, ("rowTracking",), "listed"),
-        (only_writers("clustering"), {}, PLAIN, ("clustering",), "listed"),
-        (protocol(1, 3), {"delta.constraints.positive": "a > 0"}, PLAIN, ("checkConstraints",), "delta.constraints.positive"),
-        (protocol(1, 2), {"delta.constraints.positive": "a > 0"}, PLAIN, ("checkConstraints",), "delta.constraints.positive"),
-        (protocol(1, 2), {}, nested_with({"delta.invariants": "{}"}), ("invariants",), "a.element.b"),
-        (protocol(1, 4), {}, nested_with({"delta.generationExpression": "1"}), ("generatedColumns",), "a.element.b"),
-        (protocol(1, 6), {}, nested_with({"delta.identity.start": "1"}), ("identityColumns",), "delta.identity"),
-        (only_writers("allowColumnDefaults"), {}, nested_with({"CURRENT_DEFAULT": "1"}), ("allowColumnDefaults",), "CURRENT_DEFAULT"),
+        (only_writers("materializePartitionColumns"), {}, PLAIN, ("materializePartitionColumns",), "listed"),
         (
-            only_writers("inCommitTimestamp"),
-            {"delta.enableInCommitTimestamps": "true"},
+            only_writers("icebergCompatV1"),
+            {"delta.enableIcebergCompatV1": "perhaps"},
             PLAIN,
-            ("inCommitTimestamp",),
-            "delta.enableInCommit",
+            ("icebergCompatV1",),
+            "delta.enableIcebergCompatV1",
+        ),
+        (
+            only_writers("checkpointProtection"),
+            {"delta.requireCheckpointProtectionBeforeVersion": "4"},
+            PLAIN,
+            ("checkpointProtection",),
+            "delta.requireCheckpointProtection",
         ),
         (both("deletionVectors"), {}, PLAIN, ("deletionVectors",), "read"),
     ],
@@ -127,10 +133,6 @@ def test_tables_that_cannot_be_written_are_refused_with_the_cause(
         check_writable(given, metadata(configuration), schema, "/t")
     assert caught.value.features == features
     assert cause in str(caught.value)
-
-
-def test_generation_expressions_mean_nothing_below_their_writer_version() -> None:
-    check_writable(protocol(1, 3), metadata(), nested_with({"delta.generationExpression": "1"}), "/t")
 
 
 @pytest.mark.parametrize("key", ["delta.enableChangeDataFeed", "delta.enableChangeDataCapture"])
@@ -151,45 +153,29 @@ def test_rows_are_not_deleted_where_rows_have_ids(given: Protocol, configuration
     assert caught.value.features == ("rowTracking",)
 
 
-@pytest.mark.parametrize("configuration", [{}, {"delta.appendOnly": "true"}, {"delta.enableDeletionVectors": "false", "mine": "true"}])
-def test_a_plain_new_table_has_the_weakest_protocol(configuration: dict[str, str]) -> None:
-    assert protocol_for_new_table(PLAIN, configuration) == protocol(1, 2)
-
-
 @pytest.mark.parametrize(
-    "data_type",
+    ("data_type", "column"),
     [
-        NTZ,
-        ArrayType(NTZ),
-        MapType(PrimitiveType("string"), NTZ),
-        MapType(NTZ, PrimitiveType("string")),
-        StructType((StructField("x", ArrayType(ArrayType(NTZ))),)),
+        (NTZ, "a"),
+        (ArrayType(NTZ), "a"),
+        (MapType(PrimitiveType("string"), NTZ), "a"),
+        (MapType(NTZ, PrimitiveType("string")), "a"),
+        (StructType((StructField("x", ArrayType(ArrayType(NTZ))),)), "a.x"),
     ],
 )
-def test_a_timestamp_without_zone_at_any_depth_needs_its_feature(data_type: DataType) -> None:
-    made = protocol_for_new_table(StructType((StructField("a", data_type),)), {})
-    assert made == protocol(3, 7, ("timestampNtz",), ("appendOnly", "invariants", "timestampNtz"))
-    check_writable(made, metadata(), PLAIN, "/t")
+def test_a_timestamp_without_zone_at_any_depth_calls_for_its_feature(data_type: DataType, column: str) -> None:
+    active = FEATURES["timestampNtz"].active
+    assert active is not None
+    assert active(metadata(), PLAIN) is None
+    assert active(metadata(), StructType((StructField("a", data_type),))) == f"the column {column} is of type timestamp_ntz"
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "feature"),
-    [
-        ("delta.enableChangeDataFeed", "true", "changeDataFeed"),
-        ("delta.enableDeletionVectors", "true", "deletionVectors"),
-        ("delta.columnMapping.mode", "name", "columnMapping"),
-        ("delta.checkpointPolicy", "v2", "v2Checkpoint"),
-        ("delta.enableRowTracking", "true", "rowTracking"),
-        ("delta.enableInCommitTimestamps", "true", "inCommitTimestamp"),
-        ("delta.enableTypeWidening", "true", "typeWidening"),
-        ("delta.enableIcebergCompatV2", "true", "icebergCompatV2"),
-    ],
-)
-def test_a_property_that_asks_for_what_is_not_written_yet_is_refused(key: str, value: str, feature: str) -> None:
-    with pytest.raises(UnsupportedFeatureError, match="later release") as caught:
-        protocol_for_new_table(PLAIN, {key: value})
-    assert caught.value.features == (feature,)
-    assert key in str(caught.value)
+def test_features_by_name() -> None:
+    assert feature_named("ROWTRACKING", "/t") is FEATURES["rowTracking"]
+    with pytest.raises(InvalidRequestError, match=r"/t: there is no table feature appendonlyy\. The nearest is appendOnly\."):
+        feature_named("appendonlyy", "/t")
+    with pytest.raises(UnsupportedFeatureError, match=r"/t: the table feature v2Checkpoint comes with a later release"):
+        feature_named("v2Checkpoint", "/t")
 
 
 @pytest.mark.parametrize(
@@ -212,3 +198,7 @@ def test_feature_names(given: Protocol, names: tuple[str, ...]) -> None:
 
 def test_dependencies_are_features_too() -> None:
     assert all(FEATURES.keys() >= set(feature.dependencies) for feature in FEATURES.values())
+
+
+def test_features_that_lakelog_lets_be_enabled_have_no_dependency_that_it_does_not() -> None:
+    assert all(FEATURES[name].writable for feature in FEATURES.values() if feature.writable for name in feature.dependencies)

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.core.errors import InvalidTablePropertyError, UnsupportedFeatureError
-from lakelog.core.table_properties import DESCRIPTORS, TableProperties, check_properties, parse_interval
+from lakelog.core.property_checks import Directives, canonical, check_properties, check_settable, split_directives
+from lakelog.core.table_properties import DESCRIPTORS, TableProperties, parse_interval
 
 DAY = 86_400_000
 
@@ -141,9 +142,6 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(key: str, nearest:
 @pytest.mark.parametrize(
     ("key", "feature"),
     [
-        ("delta.feature.deletionVectors", "deletionVectors"),
-        ("delta.feature.appendOnly", "appendOnly"),
-        ("delta.constraints.positive", "checkConstraints"),
         ("delta.universalFormat.enabledFormats", "universalFormat"),
         ("delta.compatibility.symlinkFormatManifest.enabled", "delta.compatibility.symlinkFormatManifest.enabled"),
     ],
@@ -155,10 +153,30 @@ def test_what_comes_later_is_refused_by_name(key: str, feature: str) -> None:
     assert key in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["delta.minWriterVersion", "delta.columnMapping.maxColumnId"])
+INTERNAL = [
+    "delta.columnMapping.maxColumnId",
+    "delta.COLUMNMAPPING.maxcolumnid",
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.inCommitTimestampEnablementVersion",
+]
+
+
+@pytest.mark.parametrize("key", INTERNAL)
 def test_keys_that_are_not_the_users_are_refused(key: str) -> None:
-    with pytest.raises(InvalidTablePropertyError, match=key):
-        check_properties({key: "2"}, "/t")
+    for check in (lambda: check_properties({key: "2"}, "/t"), lambda: check_settable([key], "/t")):
+        with pytest.raises(InvalidTablePropertyError, match=r"/t: delta\.[a-zA-Z.]+ is not set by users.*Leave the property out"):
+            check()
+
+
+@pytest.mark.parametrize("key", ["delta.constraints.positive", "Delta.Constraints.positive"])
+def test_constraints_are_no_properties(key: str) -> None:
+    for check in (lambda: check_properties({key: "a > 0"}, "/t"), lambda: check_settable([key], "/t")):
+        with pytest.raises(InvalidTablePropertyError, match=r"/t: delta\.constraints\.positive is a CHECK constraint.*ADD CONSTRAINT"):
+            check()
+
+
+def test_what_a_statement_may_set() -> None:
+    check_settable(["delta.appendOnly", "owner", "delta.feature.rowTracking"], "/t")
 
 
 def test_the_log_outlives_the_files_it_names() -> None:
@@ -171,6 +189,72 @@ def test_good_properties_and_the_users_own_pass() -> None:
     check_properties({"delta.appendOnly": "true", "delta.dataSkippingNumIndexedCols": "-1", "owner": "me", "Deltas": "x"}, "/t")
 
 
+def test_numbers_have_a_unit() -> None:
+    for descriptor in DESCRIPTORS:
+        counts = isinstance(descriptor.default, int) and not isinstance(descriptor.default, bool)
+        assert bool(descriptor.unit) == (counts or descriptor.key.endswith("Duration")), descriptor.key
+
+
 def test_every_key_has_one_descriptor() -> None:
     keys = [descriptor.key for descriptor in DESCRIPTORS]
     assert len(keys) == len({key.lower() for key in keys})
+
+
+def test_keys_of_delta_are_known_in_any_letter_case() -> None:
+    given = {"DELTA.appendonly": "true", "Owner": "me", "delta.FEATURE.rowTracking": "supported", "delta.Constraints.Positive": "a > 0"}
+    assert canonical(given, "/t") == {
+        "delta.appendOnly": "true",
+        "Owner": "me",
+        "delta.feature.rowTracking": "supported",
+        "delta.constraints.Positive": "a > 0",
+    }
+
+
+def test_a_key_given_twice_must_say_the_same() -> None:
+    assert canonical({"delta.appendOnly": "true", "delta.APPENDONLY": "true"}, "/t") == {"delta.appendOnly": "true"}
+    with pytest.raises(
+        InvalidTablePropertyError, match=r"/t: the table property delta\.appendOnly is given twice, as 'true' and as 'false'"
+    ):
+        canonical({"delta.appendOnly": "true", "delta.APPENDONLY": "false"}, "/t")
+
+
+def test_directives_are_not_stored() -> None:
+    stored, directives = split_directives(
+        {
+            "delta.feature.rowTracking": "supported",
+            "delta.feature.clustering": "Enabled",
+            "delta.minReaderVersion": "2",
+            "delta.minWriterVersion": "5",
+            "delta.ignoreProtocolDefaults": "TRUE",
+            "delta.appendOnly": "true",
+        },
+        "/t",
+    )
+    assert stored == {"delta.appendOnly": "true"}
+    assert directives == Directives(features=("rowTracking", "clustering"), reader_version=2, writer_version=5, ignore_defaults=True)
+    assert split_directives({"owner": "me"}, "/t") == ({"owner": "me"}, Directives())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("delta.feature.rowTracking", "true"),
+        ("delta.minReaderVersion", "4"),
+        ("delta.minReaderVersion", "two"),
+        ("delta.minWriterVersion", "8"),
+        ("delta.minWriterVersion", "0"),
+        ("delta.ignoreProtocolDefaults", "perhaps"),
+    ],
+)
+def test_a_directive_that_asks_for_nothing_that_there_is(key: str, value: str) -> None:
+    for check in (split_directives, check_properties):
+        with pytest.raises(InvalidTablePropertyError, match=rf"/t: the table property {key} is '{value}', but must be"):
+            check({key: value}, "/t")
+
+
+def test_properties_are_held_against_the_others_of_the_table() -> None:
+    beside = {"delta.deletedFileRetentionDuration": "20 days", "delta.checkpointInterval": "often"}
+    check_properties({"delta.logRetentionDuration": "20 days"}, "/t", beside=beside)
+    check_properties({"delta.appendOnly": "true"}, "/t", beside={"delta.logRetentionDuration": "1 day"})
+    with pytest.raises(InvalidTablePropertyError, match="is shorter than"):
+        check_properties({"delta.logRetentionDuration": "19 days"}, "/t", beside=beside)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from tests.simulation.stamps import Stamps, without_marks
 from tests.simulation.world import Facts, Intent, Row, State, Violation, column_names
 
 LEGACY_FEATURES = frozenset({"appendOnly", "invariants"})
@@ -88,6 +89,7 @@ def _read(commits: Mapping[int, bytes], files: Mapping[str, Sequence[Row]], inte
     schema: str | None = None
     features: frozenset[str] = frozenset()
     transactions: dict[str, int] = {}
+    stamps = Stamps(files)
     for version in range(len(commits)):
         actions = [next(iter(orjson.loads(line).items())) for line in commits[version].splitlines()]
         kind, info = actions[0]
@@ -110,6 +112,9 @@ def _read(commits: Mapping[int, bytes], files: Mapping[str, Sequence[Row]], inte
             elif kind == "add":
                 if value["path"] not in files:
                     raise Violation(f"version {version} ({intent.what}) names the data file {value['path']}, which was deleted")
+                if value["path"] in live and value.get("dataChange") is False and not any(other[0] == "remove" for other in actions):
+                    # Something new of a file that is there: no row comes.
+                    continue
                 if value["path"] in live:
                     raise Violation(f"version {version} ({intent.what}) adds {value['path']} a second time")
                 live[value["path"]] = None
@@ -126,8 +131,10 @@ def _read(commits: Mapping[int, bytes], files: Mapping[str, Sequence[Row]], inte
             if row.uid in rows:
                 raise Violation(f"row {row.uid} is in the table twice since version {version} ({intent.what})")
             rows[row.uid] = row
-        state = State(dict(rows), configuration, column_names(schema), features, transactions)
-        facts = Facts(frozenset(live), configuration, schema, features, transactions)
+        copies = not {row.uid for row in gone}.isdisjoint(row.uid for row in come)
+        stamps.land(version, actions, features=features, configuration=configuration, copies=copies)
+        state = State(dict(rows), without_marks(configuration), column_names(schema), features, transactions)
+        facts = Facts(frozenset(live), configuration, schema, features, transactions, dict(stamps.ids), stamps.mark, stamps.time)
         old, new = set(gone), set(come)
         history.append(
             Landed(

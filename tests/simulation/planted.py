@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakelog.core import conflicts
+from lakelog.core import conflicts, in_commit_timestamps, row_tracking
 from lakelog.core.actions import Metadata, Protocol
 from lakelog.core.commit import CommitAttempt, Isolation, PreparedCommit
 from lakelog.core.errors import StorageError
+from lakelog.core.file_columns import FILES_SCHEMA
 from lakelog.core.log_files import ClassicCheckpoint, CommitFile, parse_log_file
 from lakelog.core.log_segment import LogListing
 from lakelog.core.replay import Fold
@@ -337,6 +339,45 @@ def _a_part_is_the_whole(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogReader, "_read_commit", lambda self, version, timestamps, sizes: original(self, version, timestamps, {}))
 
 
+def _bytes_of_the_first_version_tried(patch: pytest.MonkeyPatch) -> None:
+    original = commit_loop.placed
+
+    def placed(prepared: PreparedCommit, *arguments: Any, **more: Any) -> PreparedCommit:
+        return prepared if prepared.data else original(prepared, *arguments, **more)
+
+    patch.setattr(commit_loop, "placed", placed)
+
+
+def _what_passed_is_not_folded(patch: pytest.MonkeyPatch) -> None:
+    original = CommitLoop._placed
+
+    def place(self: CommitLoop, prepared: PreparedCommit, asked: Any, version: int, before: Snapshot | None, now_ms: int) -> PreparedCommit:
+        read = prepared.attempt.read_version
+        stale = before if before is None or read < 0 or read == before.version else self._reader.load(read).snapshot
+        return original(self, prepared, asked, version, stale, now_ms)
+
+    patch.setattr(CommitLoop, "_placed", place)
+
+
+def _without_own_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogReader, "_with_own_time", lambda self, state: state)
+
+
+def _with(module: Any, name: str, other: Callable[..., Any]) -> Plant:
+    return lambda patch: patch.setattr(module, name, other)
+
+
+def _checkpoint_without_row_ids(patch: pytest.MonkeyPatch) -> None:
+    original = checkpoint_io.checkpoint_table
+
+    def checkpoint_table(snapshot: Snapshot, *, now_ms: int) -> Any:
+        state, field = snapshot.state, FILES_SCHEMA.field("baseRowId")
+        files = state.files.set_column(FILES_SCHEMA.get_field_index(field.name), field, pa.nulls(state.files.num_rows, field.type))
+        return original(replace(snapshot, state=replace(state, files=files)), now_ms=now_ms)
+
+    patch.setattr(checkpoint_io, "checkpoint_table", checkpoint_table)
+
+
 def _rename_overwrites(patch: pytest.MonkeyPatch) -> None:
     def link(temporary: str, target: str) -> bool:
         os.replace(temporary, target)
@@ -424,6 +465,37 @@ BUGS = (
         simulated=False,
         swept=["load", "history", "delete too late"],
     ),
+    Bug(
+        name="the bytes of the first version that was tried go to the next",
+        plant=_bytes_of_the_first_version_tried,
+        swept=["append after others with times and row ids"],
+    ),
+    Bug(
+        name="times and row ids follow what was read, not what landed",
+        plant=_what_passed_is_not_folded,
+        swept=["append after others with times and row ids", "turn on times and row ids"],
+    ),
+    Bug(
+        name="a commit's time is the clock's",
+        plant=_with(in_commit_timestamps, "next_timestamp", lambda now_ms, previous_ms, table: now_ms),
+    ),
+    Bug(
+        name="nothing tells since when commits have times",
+        plant=_with(in_commit_timestamps, "with_enablement", lambda metadata, before, **more: metadata),
+    ),
+    Bug(name="a version that is a checkpoint has no time", plant=_without_own_time),
+    Bug(name="row ids begin anew with each commit", plant=_with(row_tracking, "high_water_mark", lambda snapshot: -1)),
+    Bug(
+        name="a removal forgets the ids of its file",
+        plant=_with(row_tracking, "_known", lambda actions, before, table: {}),
+        swept=["delete with times and row ids"],
+    ),
+    Bug(
+        name="row tracking begins without the files that are there",
+        plant=_with(row_tracking, "files_without_ids", lambda *arguments: ()),
+        swept=["turn on times and row ids"],
+    ),
+    Bug(name="a checkpoint without row ids", plant=_checkpoint_without_row_ids),
     Bug(
         name="a rename that overwrites",
         plant=_rename_overwrites,

@@ -13,7 +13,8 @@ from lakelog.storage.testing.faults import Call, Fault, FaultInjectingLogStore, 
 from lakelog.storage.testing.memory import MemoryLogStore
 from tests.simulation.checker import check, check_facts
 from tests.simulation.scheduler import Process, Scheduler
-from tests.simulation.workload import Client, facts_of
+from tests.simulation.stamps import ROW_IDS, TIMES
+from tests.simulation.workload import Client, enabling, facts_of
 from tests.simulation.world import LOG, ROOT, Recorder, Violation, World
 
 COMMITS = 20
@@ -83,18 +84,22 @@ class Simulation:
         self.partitioned = chance.random() < 0.5
         self.mix, rates = MIXES[int(chance.random() * len(MIXES))]
         self.has_faults = bool(rates)
+        # Of five seeds one has in-commit timestamps, one row ids, one both, and one gets both by an upgrade.
+        self.features = {1: (ROW_IDS,), 2: (TIMES,), 3: (ROW_IDS, TIMES)}.get(seed % 5, ())
+        self.upgrades_to = (ROW_IDS, TIMES) if seed % 5 == 4 else ()
         self.configuration = {
             "delta.checkpointInterval": str(chance.choice((8, 100, 100, 100))),
             "delta.isolationLevel": "Serializable" if self.serializable else "WriteSerializable",
             "delta.logRetentionDuration": chance.choice(("interval 1 days", "interval 30 days")),
         }
+        self.configuration |= enabling(self.features)
         self.clock = VirtualClock(seed=seed)
         self.recorder = Recorder(MemoryLogStore(self.clock.now_ms))
         schedule: Schedule = SeededFaults(seed, rates)
         schedule = _in_outages(schedule, random.Random(seed)) if self.mix == _OUTAGES else schedule
         self.faults = FaultInjectingLogStore(self.recorder, schedule, seed=seed, clock=self.clock)
         self.scheduler = Scheduler(chance, chance.choice((1.0, 0.5, 0.2, 0.05)))
-        self.world = World(chance)
+        self.world = World(chance, counted=ROW_IDS in (*self.features, *self.upgrades_to))
         self.acknowledged = 0
         self.operations = 0
         self.busy: set[int] = set()

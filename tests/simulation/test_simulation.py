@@ -14,6 +14,7 @@ from lakelog.storage.testing.faults import Fault
 from tests.simulation import run
 from tests.simulation.run import replay_command, run_block, story
 from tests.simulation.simulation import COMMITS, MIXES, Simulation, simulate
+from tests.simulation.stamps import SINCE
 
 _SEEDS = 2000
 _BLOCK = 100
@@ -63,6 +64,10 @@ def test_the_runs_reach_what_they_are_for() -> None:
         reached["checkpoints"] += report.checkpoints
         reached["deleted commits"] += report.deleted
         reached["crashes"] += sum(line.endswith("CRASH") for line in report.trace)
+        for version, data in simulation.recorder.commits.items():
+            reached["own times"] += b'"inCommitTimestamp":' in data
+            reached["row ids"] += b'"baseRowId":' in data
+            reached["times turned on"] += version > 0 and data.count(SINCE.encode()) > 0
         for intent in simulation.world.intents.values():
             reached[intent.outcome] += 1
             if intent.outcome == "acknowledged":
@@ -71,6 +76,7 @@ def test_the_runs_reach_what_they_are_for() -> None:
                 reached["joined"] += intent.read_version < 0 < (intent.version or 0)
 
     wanted = ["checkpoints", "deleted commits", "crashes", "acknowledged", "refused", "unknown", "rebased", "joined"]
+    wanted += ["own times", "row ids", "times turned on"]
     operations = ["append", "overwrite", "delete", "update", "replace", "rearrange", "set", "add", "upgrade", "create"]
     assert {name: reached[name] for name in [*wanted, *operations] if not reached[name]} == {}
 

@@ -32,12 +32,14 @@ from lakelog.core.table_features import feature_names
 from lakelog.storage.commit_loop import CommitResult
 from lakelog.storage.table_log import TableLog
 from tests.simulation.scheduler import Process
+from tests.simulation.stamps import ROW_IDS, ROW_IDS_ON, TIMES, TIMES_ON
 from tests.simulation.world import IDS, PARTITIONS, ROOT, Apply, Facts, Intent, Row, State, Violation, Where, World
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
 
 _DAY_MS = 86_400_000
+_ROW_IDS_DOMAIN = "delta.rowTracking"
 _APPEND = write("append")
 _OVERWRITE = write("overwrite")
 _DELETE = delete(["id"])
@@ -46,12 +48,7 @@ _OPTIMIZE = Operation(name="OPTIMIZE")
 _PROPERTIES = Operation(name="SET TBLPROPERTIES")
 _COLUMNS = Operation(name="ADD COLUMNS")
 _UPGRADE = Operation(name="UPGRADE PROTOCOL")
-_VACUUM_CHECK = Protocol(
-    min_reader_version=3,
-    min_writer_version=7,
-    reader_features=("vacuumProtocolCheck",),
-    writer_features=("appendOnly", "invariants", "vacuumProtocolCheck"),
-)
+_LEGACY = ("appendOnly", "invariants")
 COLUMNS = ("id", "v", "p")
 
 
@@ -70,6 +67,7 @@ class Plan:
     where: Where | None = None
     application: tuple[str, int] | None = None
     joins: bool = False
+    copies: bool = False
 
 
 class Client:
@@ -105,6 +103,10 @@ class Client:
     # transactions -----------------------------------------------------------------------------------------------------
 
     def append(self) -> None:
+        number = self.world.fresh()
+        if self.simulation.features and number % 10 == 0:
+            # A machine's clock is corrected.
+            self.simulation.clock.advance_ms(-(7919 * number % 5000))
         self._transact(lambda snapshot: self._append(snapshot, [self.world.new_row() for _ in range(1 + int(self.chance.random() * 3))]))
 
     def append_once(self) -> None:
@@ -235,6 +237,7 @@ class Client:
                 removed=[self.world.remove(path, now, data_change=False) for path in chosen],
                 written=self._write(snapshot, self._rows(chosen), data_change=False),
                 reads=Reads(files=pa.array(chosen, pa.string())),
+                copies=True,
             )
 
         self._transact(plan)
@@ -282,16 +285,34 @@ class Client:
         self._transact(plan)
 
     def upgrade(self) -> None:
+        """Features are added to the protocol, and those that a property turns on are turned on."""
+        more = self.simulation.upgrades_to
+
         def plan(snapshot: Snapshot) -> Plan | None:
-            if snapshot.protocol.writer_features is not None:
+            features = snapshot.protocol.writer_features
+            if features is not None and "vacuumProtocolCheck" in features:
                 return None
+            protocol = Protocol(
+                min_reader_version=3,
+                min_writer_version=7,
+                reader_features=("vacuumProtocolCheck",),
+                writer_features=(*(features or _LEGACY), "vacuumProtocolCheck", *_listed(more)),
+            )
+            metadata = replace(snapshot.metadata, configuration={**snapshot.metadata.configuration, **enabling(more)})
 
             def apply(state: State) -> None:
                 if "vacuumProtocolCheck" in state.features:
                     raise Violation("two transactions upgraded the protocol unseen by each other")
-                state.features |= {"vacuumProtocolCheck"}
+                state.features |= {"vacuumProtocolCheck", *_listed(more)}
+                state.configuration |= enabling(more)
 
-            return Plan(what="upgrade the protocol", operation=_UPGRADE, apply=apply, written=[], other=(_VACUUM_CHECK,))
+            return Plan(
+                what="upgrade the protocol",
+                operation=_UPGRADE,
+                apply=apply,
+                written=[],
+                other=(protocol, metadata) if more else (protocol,),
+            )
 
         self._transact(plan)
 
@@ -313,7 +334,7 @@ class Client:
         def apply(state: State) -> None:
             if not state.columns:
                 state.columns, state.configuration = COLUMNS, dict(configuration)
-                state.features = frozenset({"appendOnly", "invariants"})
+                state.features = frozenset({*_LEGACY, *_listed(simulation.features)})
             elif state.configuration.get("owner") != configuration.get("owner") or state.columns != COLUMNS:
                 # Other properties, and the protocol's features, may have changed between the join and the commit.
                 raise Violation("a transaction that creates a table joined a table that is another")
@@ -325,7 +346,7 @@ class Client:
                 operation=_APPEND,
                 apply=apply,
                 written=self.world.write(rows, partitioned=simulation.partitioned),
-                other=(Protocol(min_reader_version=1, min_writer_version=2), metadata),
+                other=(_protocol(simulation.features), metadata),
                 joins=self.chance.random() < 0.7,
             ),
             NO_VERSION,
@@ -411,6 +432,7 @@ class Client:
             reads=plan.reads,
             user_metadata=intent.name,
             joins=plan.joins,
+            keeps_row_ids=None if plan.copies else True,
         )
         simulation.busy.add(self.number)
         try:
@@ -555,6 +577,7 @@ class Client:
             reads=Reads(predicates=(where.predicate(),), files=pa.array(looked, pa.string())),
             answer=answer,
             where=where,
+            copies=bool(kept),
         )
 
 
@@ -566,7 +589,35 @@ def facts_of(snapshot: Snapshot) -> Facts:
         schema=snapshot.metadata.schema_string,
         features=_features(protocol.min_reader_version, protocol.min_writer_version, protocol.reader_features, protocol.writer_features),
         transactions={name: action.version for name, action in snapshot.transactions.items()},
+        row_ids=_row_ids(snapshot.files),
+        row_id_mark=snapshot.domains[_ROW_IDS_DOMAIN].configuration if _ROW_IDS_DOMAIN in snapshot.domains else None,
+        in_commit_timestamp=snapshot.state.in_commit_timestamp,
     )
+
+
+def enabling(features: Iterable[str]) -> dict[str, str]:
+    """The properties that turn them on."""
+    switches = {TIMES: TIMES_ON, ROW_IDS: ROW_IDS_ON}
+    return {switches[feature]: "true" for feature in features}
+
+
+def _listed(features: Iterable[str]) -> tuple[str, ...]:
+    """As a protocol lists them, with what they depend on."""
+    features = tuple(features)
+    return (*features, "domainMetadata") if ROW_IDS in features else features
+
+
+def _protocol(features: Iterable[str]) -> Protocol:
+    if not features:
+        return Protocol(min_reader_version=1, min_writer_version=2)
+    return Protocol(min_reader_version=1, min_writer_version=7, writer_features=(*_LEGACY, *_listed(features)))
+
+
+def _row_ids(files: pa.Table) -> dict[str, tuple[int | None, int | None]]:
+    if files["baseRowId"].null_count == files.num_rows:
+        return {}
+    rows = files.select(["path", "baseRowId", "defaultRowCommitVersion"]).to_pylist()
+    return {row["path"]: (row["baseRowId"], row["defaultRowCommitVersion"]) for row in rows if row["baseRowId"] is not None}
 
 
 @lru_cache(maxsize=16)

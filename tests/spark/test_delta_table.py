@@ -21,7 +21,7 @@ HISTORY = (
 DETAIL = (
     "format string, id string, name string, description string, location string, createdAt timestamp, lastModified timestamp, "
     "partitionColumns array<string>, clusteringColumns array<string>, numFiles bigint, sizeInBytes bigint, properties map<string,string>, "
-    "minReaderVersion int, minWriterVersion int, tableFeatures array<string>"
+    "minReaderVersion int, minWriterVersion int, tableFeatures array<string>, readableBy array<string>, writableBy array<string>"
 )
 
 

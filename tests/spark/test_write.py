@@ -359,7 +359,7 @@ def test_default_properties_that_disagree_or_make_no_sense(delta: SparkSession, 
     ):
         with conf(delta, **{f"{ours}{key}": value}), pytest.raises(InvalidTablePropertyError, match=said):
             save(frame(delta, (1, "a")), path)
-    with conf(delta, **{f"{theirs}enableChangeDataFeed": "true"}), pytest.raises(UnsupportedFeatureError, match="changeDataFeed"):
+    with conf(delta, **{f"{theirs}enableDeletionVectors": "true"}), pytest.raises(UnsupportedFeatureError, match="deletionVectors"):
         save(frame(delta, (1, "a")), path)
     assert not Path(path).exists()
 
@@ -462,24 +462,19 @@ def test_char_and_varchar(delta: SparkSession, path: str, tmp_path: Path) -> Non
 
 
 PLAIN = struct(field("id", "long"), field("g", "long"))
-IDENTITY = {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.allowExplicitInsert": False}
 
 
-def with_column_metadata(table: str, writer_version: int, **metadata: object) -> str:
-    protocol = {"minReaderVersion": 1, "minWriterVersion": writer_version}
-    return make_log(table, struct(field("id", "long"), field("g", "long", **metadata)), protocol=protocol)
+def listing(table: str, feature: str, **properties: str) -> str:
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature]}
+    return make_log(table, PLAIN, protocol=protocol, **properties)
 
 
 @pytest.mark.parametrize(
     ("feature", "make"),
     [
-        ("generatedColumns", lambda p: with_column_metadata(p, 4, **{"delta.generationExpression": "id"})),
-        ("identityColumns", lambda p: with_column_metadata(p, 6, **IDENTITY)),
-        ("invariants", lambda p: with_column_metadata(p, 2, **{"delta.invariants": '{"expression":{"expression":"g > 0"}}'})),
-        (
-            "checkConstraints",
-            lambda p: make_log(p, PLAIN, protocol={"minReaderVersion": 1, "minWriterVersion": 3}, delta_constraints_c="id > 0"),
-        ),
+        ("materializePartitionColumns", lambda p: listing(p, "materializePartitionColumns")),
+        ("icebergCompatV2", lambda p: listing(p, "icebergCompatV2", delta_enableIcebergCompatV2="true")),
+        ("fromTheFuture", lambda p: listing(p, "fromTheFuture")),
     ],
 )
 def test_tables_with_features_that_come_later_are_refused_by_name(

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakelog.core.actions import Action, AddFile, DomainMetadata, Protocol, RemoveFile, SetTransaction
-from lakelog.core.commit import CommitAttempt, Reads
+from lakelog.core.commit import NO_VERSION, CommitAttempt, Reads
+from lakelog.core.commit_info import Operation as OperationOf
 from lakelog.core.commit_info import delete, write
 from lakelog.core.errors import CommitOutcomeUnknown, LakelogError
 from lakelog.core.predicates import Column, Comparison, Literal
@@ -20,6 +21,8 @@ from lakelog.storage.testing import Call, Fault
 from tests.storage.logs import added, attempt, commit_path, creation, metadata, removed
 from tests.storage.sweep import DAY_MS, FIRST, SECOND, Operation, Pending, Violation, World, require, same
 
+_LISTED = ("appendOnly", "invariants", "domainMetadata")
+_WITH_DOMAINS = Protocol(min_reader_version=1, min_writer_version=7, writer_features=_LISTED)
 _INTERVAL = 4
 _APP = "stream"
 
@@ -48,7 +51,18 @@ def nothing(world: World) -> None:
 def small(world: World, configuration: dict[str, str] | None = None) -> None:
     """Version 0 with two files whose ids do not overlap, an application's transaction and a domain."""
     extra = [SetTransaction(app_id=_APP, version=1), DomainMetadata(domain="owner", configuration="{}", removed=False)]
-    world.other(creation(ids("low", 0, 9), ids("high", 100, 109), *extra, configuration=configuration), "base-0")
+    files = [ids("low", 0, 9), ids("high", 100, 109)]
+    world.other(attempt(NO_VERSION, _WITH_DOMAINS, metadata(configuration), *files, *extra), "base-0")
+
+
+_STAMPING = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("domainMetadata", "inCommitTimestamp", "rowTracking"))
+_STAMPED = {"delta.enableInCommitTimestamps": "true", "delta.enableRowTracking": "true"}
+
+
+def stamped(world: World) -> None:
+    """As `small`, with in-commit timestamps and row ids."""
+    files = [ids("low", 0, 9), ids("high", 100, 109)]
+    world.other(attempt(NO_VERSION, _STAMPING, metadata(_STAMPED), *files), "base-0")
 
 
 def long(world: World, versions: int) -> None:
@@ -162,7 +176,9 @@ def _set_domain_too_late(world: World, log: TableLog, name: str, warm: Any) -> A
 
 def _upgrade_too_late(world: World, log: TableLog, name: str, warm: Any) -> Any:
     version = log.snapshot().version
-    upgrade = Protocol(min_reader_version=1, min_writer_version=2)
+    upgrade = replace(
+        _WITH_DOMAINS, writer_features=(*_LISTED, "vacuumProtocolCheck"), min_reader_version=3, reader_features=("vacuumProtocolCheck",)
+    )
     if name == FIRST:
         world.other(attempt(version, upgrade), "other")
     return world.commit(log, attempt(version, upgrade), name)
@@ -214,6 +230,13 @@ def _append_after_a_change_of_metadata(world: World, log: TableLog, name: str, w
     if name == FIRST:
         world.other(attempt(version, metadata({"delta.enableChangeDataFeed": "true"})), "other")
     return world.commit(log, attempt(version, ids(name, 20, 29)), name)
+
+
+def _turn_on_stamps(world: World, log: TableLog, name: str, warm: Any) -> Any:
+    version = log.snapshot().version
+    if name == FIRST:
+        world.other(attempt(version, ids("other", 20, 29)), "other")
+    return world.commit(log, attempt(version, _STAMPING, metadata(_STAMPED), operation=OperationOf(name="SET TBLPROPERTIES")), name)
 
 
 def _checkpoint(world: World, log: TableLog, name: str, warm: Any) -> Any:
@@ -345,6 +368,10 @@ OPERATIONS = (
     Operation(name="upgrade too late", prepare=small, run=_upgrade_too_late, loses=True),
     Operation(name="create over a log that was cleaned up", prepare=cleaned_up, run=_create_anew, loses=True),
     Operation(name="overwrite", prepare=small, run=_overwrite),
+    Operation(name="append with times and row ids", prepare=stamped, run=_append),
+    Operation(name="append after others with times and row ids", prepare=stamped, run=_append_after_others),
+    Operation(name="delete with times and row ids", prepare=stamped, run=_delete),
+    Operation(name="turn on times and row ids", prepare=small, run=_turn_on_stamps),
     Operation(name="set properties", prepare=small, run=_set_properties),
     Operation(name="append after a change of metadata", prepare=small, run=_append_after_a_change_of_metadata, loses=True),
     Operation(name="append once", prepare=small, run=_append_once, once=True),
@@ -375,6 +402,14 @@ OPERATIONS = (
     Operation(name="resolve what landed", prepare=small, warm=_uncertain, outage=_answers_lost, run=_resolve, judge=_is_resolved),
     Operation(name="resolve what was lost", prepare=small, warm=_uncertain, outage=_requests_lost, run=_resolve, judge=_is_resolved),
     Operation(name="resolve what was overtaken", prepare=small, warm=_overtaken, outage=_requests_lost, run=_resolve, judge=_is_resolved),
+    Operation(
+        name="resolve what was overtaken with times and row ids",
+        prepare=stamped,
+        warm=_overtaken,
+        outage=_requests_lost,
+        run=_resolve,
+        judge=_is_resolved,
+    ),
     Operation(
         name="resolve a creation that was lost",
         prepare=nothing,

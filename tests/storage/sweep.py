@@ -20,12 +20,16 @@ from lakelog.core.snapshot import Snapshot
 from lakelog.storage.log_store import Created, LogStore, PutOutcome
 from lakelog.storage.table_log import CommitResult, TableLog
 from lakelog.storage.testing import Call, Fault, FaultInjectingLogStore, MemoryLogStore, SimulatedCrash, VirtualClock
+from tests.simulation.stamps import Stamps
+from tests.simulation.world import Row
 from tests.storage.logs import ROOT
 
 FOLDER = f"{ROOT}/_delta_log/"
 DAY_MS = 24 * 3600 * 1000
 # What delta.deletedFileRetentionDuration is unless set.
 _TOMBSTONES_MS = 7 * DAY_MS
+# Row ids go by the number of rows alone.
+_ROW = Row(0, 0, 0, "")
 # A dead process does nothing more, so its first fault is not repeated.
 _CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 # Far more calls than any operation here makes.
@@ -166,14 +170,14 @@ Table = dict[str, Any]
 
 def replayed(commits: Mapping[int, bytes], version: int, now_ms: int) -> Table:
     """What the commits up to a version say, by dictionaries alone."""
-    files: dict[str, tuple[int, str | None]] = {}
+    files: dict[str, tuple[object, ...]] = {}
     tombstones: dict[str, int] = {}
     table: Table = {"version": version, "transactions": {}, "domains": {}}
     for number in range(version + 1):
         for line in commits[number].splitlines():
             ((kind, value),) = json.loads(line).items()
             if kind == "add":
-                files[value["path"]] = (value["size"], value.get("stats"))
+                files[value["path"]] = (value["size"], value.get("stats"), value.get("baseRowId"), value.get("defaultRowCommitVersion"))
                 tombstones.pop(value["path"], None)
             elif kind == "remove":
                 require(value["path"] in files, f"version {number} removes {value['path']}, which is not in the table")
@@ -196,11 +200,11 @@ def replayed(commits: Mapping[int, bytes], version: int, now_ms: int) -> Table:
 
 def shown(snapshot: Snapshot) -> Table:
     """A snapshot in the terms of `replayed`."""
-    files = snapshot.files.select(["path", "size", "stats"]).to_pydict()
+    files = snapshot.files.select(["path", "size", "stats", "baseRowId", "defaultRowCommitVersion"]).to_pydict()
     metadata, protocol = snapshot.metadata, snapshot.protocol
     return {
         "version": snapshot.version,
-        "files": {path: (size, stats) for path, size, stats in zip(files["path"], files["size"], files["stats"], strict=True)},
+        "files": {row[0]: row[1:] for row in zip(*files.values(), strict=True)},
         "tombstones": set(snapshot.tombstones["path"].to_pylist()),
         "transactions": {app_id: item.version for app_id, item in snapshot.transactions.items()},
         "domains": {name: item.configuration for name, item in snapshot.domains.items()},
@@ -237,6 +241,7 @@ def check(world: World, *, versions: Sequence[int] = ()) -> None:
     infos = _infos(commits)
     identities = Counter(info.get("txnId") for info in infos.values())
     require(max(identities.values()) == 1, f"a txnId was committed twice: {identities.most_common(1)}")
+    _check_stamps(commits)
     names = Counter(info["userMetadata"] for info in infos.values())
     require(max(names.values()) == 1, f"a commit was applied twice: {names.most_common(1)}")
     for name, version in world.acknowledged.items():
@@ -247,6 +252,24 @@ def check(world: World, *, versions: Sequence[int] = ()) -> None:
     require(not gone, f"the data files {sorted(gone)} of live rows were deleted")
     for version in versions:
         same(_read(world.log, version), world, version, "time travel")
+
+
+def _check_stamps(commits: Mapping[int, bytes]) -> None:
+    """In-commit timestamps and row ids, of all versions."""
+    actions = {version: [next(iter(json.loads(line).items())) for line in data.splitlines()] for version, data in commits.items()}
+    adds = [value for made in actions.values() for kind, value in made if kind == "add"]
+    rows = {add["path"]: [_ROW] * int(json.loads(add.get("stats") or "{}").get("numRecords", 0)) for add in adds}
+    stamps, features, configuration = Stamps(rows), frozenset[str](), {}
+    for version, made in sorted(actions.items()):
+        for kind, value in made:
+            if kind == "protocol":
+                features = frozenset(value.get("writerFeatures") or ())
+            elif kind == "metaData":
+                configuration = value["configuration"]
+        try:
+            stamps.land(version, made, features=features, configuration=configuration, copies=False)
+        except AssertionError as error:
+            raise Violation(str(error)) from error
 
 
 def _read(log: Callable[[], TableLog], version: int | None = None) -> Snapshot:

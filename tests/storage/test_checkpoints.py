@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakelog.core.actions import AddFile, DomainMetadata, Metadata, SetTransaction
+from lakelog.core.actions import AddFile, DomainMetadata, Metadata, Protocol, SetTransaction
+from lakelog.core.commit import NO_VERSION
 from lakelog.core.errors import CorruptLogError, LakelogError
 from lakelog.core.last_checkpoint import LastCheckpoint, json_checksum
 from lakelog.core.log_files import MultiPartCheckpoint
@@ -259,7 +260,8 @@ def test_we_read_deltalakes_checkpoints(tmp_path: Path) -> None:
 
 def test_domains_and_metadata_survive_a_checkpoint(tmp_path: Path) -> None:
     log = TableLog(str(tmp_path), LocalLogStore())
-    log.commit(creation(configuration={"delta.checkpointInterval": "2"}))
+    listed = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("domainMetadata",))
+    log.commit(attempt(NO_VERSION, listed, metadata({"delta.checkpointInterval": "2"})))
     full: Metadata = metadata({"k": "v", "delta.checkpointInterval": "2"}, name="n", description="é")
     log.commit(attempt(0, full, DomainMetadata(domain="d", configuration="x", removed=False)))
     log.commit(append(1, "a"))

@@ -197,9 +197,11 @@ def test_each_change_of_metadata_is_held_against_the_one_before_it(store: Memory
 def test_a_feature_that_came_meanwhile_is_refused_by_name(store: MemoryLogStore) -> None:
     log = table_log(store)
     log.snapshot()
-    upgrade = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("appendOnly", "invariants", "rowTracking"))
+    upgrade = Protocol(
+        min_reader_version=1, min_writer_version=7, writer_features=("appendOnly", "invariants", "materializePartitionColumns")
+    )
     store.put_if_absent(commit_path(1), serialize_commit([upgrade]))
-    with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
+    with pytest.raises(UnsupportedFeatureError, match="materializePartitionColumns"):
         log.commit(append(0, "a"))
     with pytest.raises(FileNotFoundError):
         store.read(commit_path(2))
@@ -226,11 +228,6 @@ def test_a_feature_that_lakelog_writes_stops_nobody(store: MemoryLogStore) -> No
         (Protocol(min_reader_version=1, min_writer_version=1), added("a"), ProtocolChangedException),
         (PROTOCOL, PROTOCOL, ProtocolChangedException),
         (SetTransaction(app_id="x", version=1), SetTransaction(app_id="x", version=2), ConcurrentTransactionException),
-        (
-            DomainMetadata(domain="d", configuration="1", removed=False),
-            DomainMetadata(domain="d", configuration="2", removed=False),
-            ConcurrentTransactionException,
-        ),
         (metadata({"delta.checkpointInterval": "7"}), metadata({"k": "v"}), MetadataChangedException),
     ],
 )
@@ -243,6 +240,27 @@ def test_a_blind_append_does_not_follow_what_changes_its_ground(
     with pytest.raises(error, match=r"Delta table /tables/t: WRITE read the table at version 0, but version 1 .* landed first"):
         log.commit(attempt(0, mine))
     assert log.snapshot().version == 1
+
+
+def test_a_metadata_domain_is_written_by_one() -> None:
+    store = clocked_store()
+    log = table_log(store)
+    listed = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("domainMetadata",))
+    log.commit(attempt(NO_VERSION, listed, metadata()))
+    log.snapshot()
+    table_log(store).commit(attempt(0, DomainMetadata(domain="d", configuration="1", removed=False)))
+    with pytest.raises(ConcurrentTransactionException, match=r"read the table at version 0, but version 1 .* same metadata domain d"):
+        log.commit(attempt(0, DomainMetadata(domain="d", configuration="2", removed=False)))
+    assert log.snapshot().version == 1
+
+
+def test_a_metadata_domain_needs_its_feature(store: MemoryLogStore) -> None:
+    log = table_log(store)
+    with pytest.raises(
+        UnsupportedOperationError, match=r"^Delta table /tables/t: WRITE writes the metadata domain d, but .*domainMetadata.* Add"
+    ):
+        log.commit(attempt(0, DomainMetadata(domain="d", configuration="1", removed=False)))
+    assert log.snapshot().version == 0
 
 
 def test_of_two_creators_one_is_told_that_the_table_is_there() -> None:

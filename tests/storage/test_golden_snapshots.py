@@ -13,9 +13,7 @@ from tests.golden import GOLDEN, Table, tables
 
 # Reader features that are not implemented yet: a table that needs one must be refused by that name. The list shrinks.
 NOT_YET = {
-    "columnMapping",
     "deletionVectors",
-    "typeWidening-preview",
     "v2Checkpoint",
     "variantShredding-preview",
     "variantType",
@@ -36,8 +34,7 @@ def has_every_commit(table: Table) -> bool:
 def needed_not_yet(protocol: dict[str, object]) -> set[str]:
     features = protocol.get("readerFeatures") or []
     assert isinstance(features, list)
-    implied = {"columnMapping"} if protocol["minReaderVersion"] == 2 else set()
-    return NOT_YET & (set(features) | implied)
+    return NOT_YET & set(features)
 
 
 @pytest.mark.parametrize("table", tables())

@@ -380,7 +380,6 @@ def test_a_commit_file_without_a_byte_is_no_commit(store: MemoryLogStore, log: T
         table_log(store).snapshot()
 
 
-
 @pytest.mark.parametrize("text", ["x", "-1", "9" * 5000])
 def test_an_enablement_version_that_is_none_is_told_in_few_words(store: MemoryLogStore, text: str) -> None:
     table_log(store).commit(creation(configuration={"delta.inCommitTimestampEnablementVersion": text}))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from lakelog.core.actions import DomainMetadata
+from lakelog.core.column_mapping import physical_name
 from lakelog.core.errors import (
     ColumnNotFoundError,
     CorruptLogError,
@@ -17,7 +18,6 @@ from lakelog.core.errors import (
     PartitionColumnError,
     UnsupportedTypeError,
 )
-from lakelog.core.field_metadata import PHYSICAL_NAME
 from lakelog.core.records import COMPACT_JSON, JSON, load_json, shown
 from lakelog.core.schema import DataType, DecimalType, PrimitiveType, StructType
 from lakelog.core.statistics import IndexedColumns, indexed_leaves, parse_column_names
@@ -30,9 +30,7 @@ FEATURE = "clustering"
 MAX_COLUMNS = 4
 
 # Types with bounds in the statistics that files can be told apart by, as delta-spark has it.
-_ORDERED = frozenset(
-    {"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"},
-)
+_ORDERED = frozenset({"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"})
 
 
 def check_clustering(
@@ -61,17 +59,18 @@ def check_clustering(
         )
     if len(columns) > MAX_COLUMNS:
         raise InvalidRequestError(
-            f"Delta table {table}: clusterBy takes at most {MAX_COLUMNS} columns, not {len(columns)} ({', '.join(columns)}). Leave out some."
+            f"Delta table {table}: clusterBy takes at most {MAX_COLUMNS} columns, not {len(columns)} ({', '.join(columns)}). Leave out "
+            "some."
         )
     chosen: list[ColumnPath] = []
     for name in columns:
         path, data_type = _resolved(schema, name, table)
         if path in chosen:
-            raise InvalidRequestError(f"Delta table {table}: the clustering column {column_text(path)} is given twice. Give it once.")
+            raise InvalidRequestError(f"Delta table {table}: the clustering column {'.'.join(path)} is given twice. Give it once.")
         if not (isinstance(data_type, DecimalType) or (isinstance(data_type, PrimitiveType) and data_type.name in _ORDERED)):
             raise UnsupportedTypeError(
-                f"Delta table {table}: it cannot be clustered by {column_text(path)} of type {data_type}, whose values have no bounds in the "
-                "statistics. Cluster by columns of numbers, dates, timestamps or strings."
+                f"Delta table {table}: it cannot be clustered by {'.'.join(path)} of type {data_type}, whose values have no bounds in "
+                "the statistics. Cluster by columns of numbers, dates, timestamps or strings."
             )
         chosen.append(path)
     _check_statistics(schema, chosen, configuration, table)
@@ -85,14 +84,9 @@ def clustering_domain(schema: StructType, columns: Sequence[ColumnPath]) -> Doma
         schema: of the table, with the physical names that column mapping gives it.
         columns: paths by the schema's names, from `check_clustering`.
     """
-    physical: list[JSON] = [[*_physical(schema, path)] for path in columns]
+    physical: list[JSON] = [[physical_name(schema.find(path[: depth + 1])) for depth in range(len(path))] for path in columns]
     told = {"clusteringColumns": physical, "domainName": DOMAIN}
     return DomainMetadata(domain=DOMAIN, configuration=COMPACT_JSON.encode(told), removed=False)
-
-
-def _physical(schema: StructType, path: ColumnPath) -> list[str]:
-    fields = (schema.find(path[: depth + 1]) for depth in range(len(path)))
-    return [str(field.metadata.get(PHYSICAL_NAME, field.name)) for field in fields]
 
 
 def clustering_columns(schema: StructType, domains: Mapping[str, DomainMetadata], *, table: str) -> tuple[ColumnPath, ...]:
@@ -116,22 +110,18 @@ def clustering_columns(schema: StructType, domains: Mapping[str, DomainMetadata]
     return tuple(_logical(schema, column, found.configuration, table) for column in (columns if isinstance(columns, list) else [None]))
 
 
-def domains_after_replace(domains: Mapping[str, DomainMetadata], clustering: DomainMetadata | None) -> tuple[DomainMetadata, ...]:
-    """What replacing a table says of its clustering: the new columns, or that the old ones are gone. Other domains stay.
+def domain_changes(domains: Mapping[str, DomainMetadata], schema: StructType, columns: Sequence[ColumnPath]) -> tuple[DomainMetadata, ...]:
+    """What making or replacing a table says of its clustering, where that changes. Other domains stay as they are.
 
     Args:
-        domains: live ones of the table that is replaced.
-        clustering: the new columns; None for a table without.
+        domains: live ones of the table that is replaced; none for a table that is made.
+        schema: the new one.
+        columns: the new ones; none for a table without.
     """
-    if clustering is not None:
-        return (clustering,)
-    before = domains.get(DOMAIN)
-    return () if before is None else (DomainMetadata(domain=DOMAIN, configuration=before.configuration, removed=True),)
-
-
-def column_text(path: ColumnPath) -> str:
-    """A path as SQL spells it, with backticks where a name needs them."""
-    return ".".join(name if name.replace("_", "a").isalnum() else "`" + name.replace("`", "``") + "`" for name in path)
+    before, after = domains.get(DOMAIN), clustering_domain(schema, columns)
+    if before is None:
+        return (after,) if columns else ()
+    return () if before == after else (after,)
 
 
 def _resolved(schema: StructType, name: str, table: str) -> tuple[ColumnPath, DataType]:
@@ -139,7 +129,8 @@ def _resolved(schema: StructType, name: str, table: str) -> tuple[ColumnPath, Da
         (wanted,) = parse_column_names(name, key="clusterBy")
     except (InvalidTablePropertyError, ValueError):
         raise InvalidRequestError(
-            f"Delta table {table}: {name!r} is no column name. Give clusterBy one name an argument, with backticks around special characters."
+            f"Delta table {table}: {name!r} is no column name. Give clusterBy one name an argument, with backticks around special "
+            "characters."
         ) from None
     path: list[str] = []
     here: DataType = schema
@@ -164,7 +155,7 @@ def _check_statistics(schema: StructType, columns: Sequence[ColumnPath], configu
     for path in columns:
         if path not in with_statistics:
             raise InvalidRequestError(
-                f"Delta table {table}: it cannot be clustered by {column_text(path)}, for which no statistics are kept "
+                f"Delta table {table}: it cannot be clustered by {'.'.join(path)}, for which no statistics are kept "
                 f"({NUM_INDEXED_COLS.key} = {indexed.count}, {STATS_COLUMNS.key} = {names}). Move the column forward, or name it in "
                 f"{STATS_COLUMNS.key}."
             )
@@ -175,7 +166,7 @@ def _logical(schema: StructType, column: object, configuration: str, table: str)
     here: DataType = schema
     for name in column if isinstance(column, list) else [None]:
         fields = here.fields if isinstance(here, StructType) else ()
-        found = next((field for field in fields if field.metadata.get(PHYSICAL_NAME, field.name) == name), None)
+        found = next((field for field in fields if physical_name(field) == name), None)
         if found is None:
             raise CorruptLogError(
                 f"Delta table {table}: the domain {DOMAIN} holds {shown(configuration)}, which names no columns of the schema. Restore the "

@@ -109,6 +109,26 @@ def physical_path(schema: StructType, path: Sequence[str], mode: MappingMode) ->
     return tuple(names)
 
 
+def physical_paths(schema: StructType, paths: Sequence[Sequence[str]], mode: MappingMode) -> tuple[tuple[str, ...], ...]:
+    """The physical names along paths of logical names in any letter case, through structs; paths that lead nowhere are left out."""
+    if mode is MappingMode.NONE:
+        return tuple(tuple(path) for path in paths)
+    found = []
+    for path in paths:
+        names: list[str] = []
+        current: DataType = schema
+        for step in path:
+            fields = current.fields if isinstance(current, StructType) else ()
+            field = next((f for f in fields if f.name.lower() == step.lower()), None)
+            if field is None:
+                break
+            names.append(physical_name(field))
+            current = field.type
+        if len(names) == len(path):
+            found.append(tuple(names))
+    return tuple(found)
+
+
 def physical_columns(schema: StructType, columns: Sequence[str], mode: MappingMode) -> tuple[str, ...]:
     """The physical names of top-level columns, which may be spelt in another case than the schema has them.
 

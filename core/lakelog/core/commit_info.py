@@ -60,6 +60,8 @@ def write(
     is_dynamic_partition_overwrite: bool | None = None,
     can_overwrite_schema: bool | None = None,
     can_merge_schema: bool | None = None,
+    replace_on: str | None = None,
+    replace_using: str | None = None,
     metrics: Mapping[str, int | str] | None = None,
 ) -> Operation:
     """``WRITE``.
@@ -68,7 +70,7 @@ def write(
         mode: Spark's save mode in any spelling: append, overwrite, error, errorifexists, ignore.
         partition_by: the columns the writer named.
         predicate: what an overwrite replaces, as SQL; None for all.
-        is_dynamic_partition_overwrite: left out when None, as are the two that follow.
+        is_dynamic_partition_overwrite: left out when None, as are the four that follow.
         metrics: numFiles, numOutputBytes, numOutputRows; for an overwrite numRemovedFiles and numRemovedBytes too.
 
     Raises:
@@ -82,6 +84,8 @@ def write(
         "isDynamicPartitionOverwrite": is_dynamic_partition_overwrite,
         "canOverwriteSchema": can_overwrite_schema,
         "canMergeSchema": can_merge_schema,
+        "replaceOnCond": replace_on,
+        "replaceUsingCols": replace_using,
     }
     parameters = {"mode": name, "partitionBy": json_text(list(partition_by))}
     return Operation(
@@ -113,6 +117,7 @@ def commit_info(
     engine_info: str,
     user_metadata: str | None = None,
     in_commit_timestamp_ms: int | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> CommitInfo:
     """The first action of a commit.
 
@@ -123,6 +128,7 @@ def commit_info(
         txn_id: fresh for every attempt; what tells one's own commit from another's after an unknown outcome.
         engine_info: ``Apache-Spark/4.3.0 lakelog/0.1.0``.
         in_commit_timestamp_ms: only with the feature inCommitTimestamp.
+        tags: left out when empty.
     """
     return CommitInfo(
         in_commit_timestamp=in_commit_timestamp_ms,
@@ -134,6 +140,7 @@ def commit_info(
         is_blind_append=is_blind_append,
         operation_metrics={name: str(value) for name, value in operation.metrics.items()},
         user_metadata=user_metadata,
+        tags=dict(tags) if tags else None,
         engine_info=engine_info,
         txn_id=txn_id,
     )

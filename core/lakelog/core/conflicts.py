@@ -6,7 +6,8 @@ free version as it is. The order and the outcomes are delta-spark's (its Conflic
 
 - `rows_read` holds full predicates against the statistics of the winner's files, where delta-spark looks at partition values alone;
 - it passes over files that were added with ``dataChange`` false by a commit that removed files too: their rows were there before, in
-  the removed files, at which `files_read` and `files_removed` look;
+  the removed files, at which `files_read` and `files_removed` look; and over files that were in the table already and were added once
+  more with ``dataChange`` false, as to give them row ids;
 - `metadata` goes by a list of harmless properties (`lakelog.core.metadata_changes`), `protocol` lets new features pass.
 
 It is stricter in one: `write_order` keeps WriteSerializable true to its name where delta-spark lets histories pass that equal no order of
@@ -53,6 +54,7 @@ from lakelog.core.metadata_changes import hindrance
 from lakelog.core.paths import Strings, canonical_keys
 from lakelog.core.predicate_text import predicate_text
 from lakelog.core.predicates import TRUE, disjunction
+from lakelog.core.row_tracking import DOMAIN as ROW_TRACKING
 from lakelog.core.snapshot import Snapshot
 from lakelog.core.table_features import feature_names
 
@@ -147,8 +149,10 @@ def metadata(contest: Contest) -> Conflict | None:
 
 
 def domains(contest: Contest) -> Conflict | None:
-    """That a metadata domain is not overwritten unseen."""
-    own = {action.domain for action in contest.attempt.actions if isinstance(action, DomainMetadata)}
+    """That a metadata domain is not overwritten unseen. That of row tracking is written with each commit, on what landed before it; only
+    who takes it away, with the feature, must have seen the last."""
+    written = (action for action in contest.attempt.actions if isinstance(action, DomainMetadata))
+    own = {action.domain for action in written if action.domain != ROW_TRACKING or action.removed}
     shared = sorted(own & contest.winner.domains)
     return Conflict(kind=ConcurrentTransactionException, winner_did=f"wrote the same metadata domain {_names(shared)}") if shared else None
 
@@ -191,7 +195,7 @@ def _unseen_rows(contest: Contest) -> Conflict | None:
         return None
     predicate = TRUE if attempt.reads.whole_table else disjunction(*attempt.reads.predicates)
     # A commit that removes nothing rearranges nothing, whatever it says of its files.
-    added = winner.added.filter(winner.added["dataChange"]) if winner.removed.num_rows else winner.added
+    added = winner.added.filter(winner.added["dataChange"]) if winner.removed.num_rows else _not_there(winner, before)
     if not attempt.reads.rows or not added.num_rows:
         return None
     physical = physical_predicate(predicate, before.schema, before.mapping)
@@ -204,6 +208,14 @@ def _unseen_rows(contest: Contest) -> Conflict | None:
         winner_did=f"added files that may hold such rows: {_examples(found['path'])}",
         partition=_partition(found, before),
     )
+
+
+def _not_there(winner: LandedCommit, before: Snapshot) -> pa.Table:
+    """The files that the winner added, but for those that were there and of which it only said something new."""
+    if not winner.may_restate:
+        return winner.added
+    again = pc.and_not(pc.is_in(winner.added["key"], value_set=before.files["key"]), winner.added["dataChange"])
+    return winner.added.filter(pc.invert(again))
 
 
 def files_read(contest: Contest) -> Conflict | None:

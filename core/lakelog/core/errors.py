@@ -5,6 +5,7 @@
     │   ├── NotADeltaTableError         (also FileNotFoundError)
     │   ├── TableExistsError            (also FileExistsError)
     │   ├── VersionNotFoundError
+    │   ├── ChangeDataNotRecordedError
     │   ├── SchemaMismatchError
     │   ├── InvalidSchemaError
     │   ├── UnsupportedTypeError
@@ -17,6 +18,7 @@
     │   ├── UnsupportedOperationError
     │   └── TransactionActiveError
     ├── UnsupportedFeatureError         use a newer lakelog, or drop the feature from the table
+    ├── FeatureInHistoryError           wait, then drop the feature again
     ├── CorruptLogError                 repair the table
     │   ├── MissingCommitError
     │   ├── PathEscapesTableError
@@ -25,7 +27,8 @@
     ├── DataFileMissingError            (also FileNotFoundError) restore the file or read another version
     ├── StorageError                    fix the configuration or the store
     │   ├── UnknownSchemeError
-    │   └── StoreConfigurationError
+    │   ├── StoreConfigurationError
+    │   └── TableNotRegisteredError
     ├── SessionNotEnabledError          call lakelog.spark.enable(spark)
     ├── DeltaConcurrentModificationException   read again, run again
     │   ├── ConcurrentWriteException
@@ -84,6 +87,19 @@ class VersionNotFoundError(InvalidRequestError):
         self.asked = asked
         self.earliest = earliest
         self.latest = latest
+
+
+class ChangeDataNotRecordedError(InvalidRequestError):
+    """A version of the range whose changes were asked for did not record them.
+
+    Args:
+        message: what the user reads.
+        version: the first version that did not, None where only the message is at hand.
+    """
+
+    def __init__(self, message: str, *, version: int | None = None) -> None:
+        super().__init__(message)
+        self.version = version
 
 
 class SchemaMismatchError(InvalidRequestError):
@@ -152,6 +168,19 @@ class UnsupportedFeatureError(LakelogError):
         self.features = tuple(features)
 
 
+class FeatureInHistoryError(LakelogError):
+    """A feature is out of use, but stays in the protocol as long as the log keeps versions that use it.
+
+    Args:
+        message: what the user reads.
+        version: the newest version that uses it.
+    """
+
+    def __init__(self, message: str, *, version: int | None = None) -> None:
+        super().__init__(message)
+        self.version = version
+
+
 class CorruptLogError(LakelogError):
     """The log holds what the protocol does not allow."""
 
@@ -186,6 +215,10 @@ class UnknownSchemeError(StorageError):
 
 class StoreConfigurationError(StorageError):
     """Settings of a LogStore that are missing or disagree."""
+
+
+class TableNotRegisteredError(StorageError):
+    """A table was created at its path, but Spark's catalog did not take its name."""
 
 
 class SessionNotEnabledError(LakelogError):

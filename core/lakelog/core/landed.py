@@ -63,6 +63,12 @@ class LandedCommit:
         told: list[Any] = [self.added["dataChange"], self.removed["dataChange"]]
         return any(pc.any(flags.fill_null(True)).as_py() for flags in told)
 
+    @property
+    def may_restate(self) -> bool:
+        """It adds files for no change of data and removes none: files that were there before, of which it says something new."""
+        flags: Any = self.added["dataChange"]
+        return not self.num_removed and self.num_added > 0 and not pc.all(flags).as_py()
+
     def describe(self) -> str:
         """``version 7 (WRITE by lakelog/0.1: 1 file added, 0 removed)``."""
         operation, engine = self.operation or "an unnamed operation", self.engine_info or "an unnamed engine"
@@ -84,7 +90,7 @@ def landed_commit(version: int, data: bytes, *, source: str, root: str, columns:
         data: its bytes.
         source: its path, for messages.
         root: the table's root, unencoded.
-        columns: whether `added` and `removed` are wanted, as by every attempt but a blind append. Without them both are empty, and what
+        columns: whether `added` and `removed` are wanted, as by every attempt that depends on files. Without them both are empty, and what
             is wrong inside a file action is left for replay to find.
 
     Raises:

@@ -9,6 +9,8 @@ A change of table properties alone leaves the attempt as it is where every key t
 3. ``delta.constraints.*`` that were dropped; one that was added or changed only where the attempt adds no rows.
 4. ``delta.columnMapping.mode`` from ``none`` to ``name`` with ``delta.columnMapping.maxColumnId``, where every column keeps its name as
    physical name, so that the attempt's files and partition values mean the same.
+5. Those of in-commit timestamps, and of row tracking but for names of columns that were others before: what a commit holds of either is
+   made for the version at which it is put (`lakelog.core.commit.placed`).
 
 Everything else stands in the way: another key, known or not, the schema (but for the marks of 4 and the high-water marks of identity
 columns), the partitioning, the format, the table's id, name and description.
@@ -19,8 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lakelog.core import row_tracking
 from lakelog.core.actions import AddFile, Metadata
 from lakelog.core.commit import CommitAttempt
+from lakelog.core.in_commit_timestamps import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType, parse_schema, walk
 from lakelog.core.table_properties import (
     APPEND_ONLY,
@@ -31,10 +35,12 @@ from lakelog.core.table_properties import (
     DELETED_FILE_RETENTION,
     DELETION_VECTORS,
     ENABLE_EXPIRED_LOG_CLEANUP,
+    IN_COMMIT_TIMESTAMPS,
     LOG_RETENTION,
     NUM_INDEXED_COLS,
     RANDOM_PREFIX_LENGTH,
     RANDOMIZE_FILE_PREFIXES,
+    ROW_TRACKING,
     SET_TRANSACTION_RETENTION,
     STATS_COLUMNS,
     STRING_PREFIX_LENGTH,
@@ -70,6 +76,11 @@ _HARMLESS = frozenset(
     }
 )
 
+_MADE_FOR_THE_VERSION = frozenset(
+    {IN_COMMIT_TIMESTAMPS.key, ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, ROW_TRACKING.key, row_tracking.SUSPENDED}
+)
+_MATERIALIZED = frozenset({row_tracking.MATERIALIZED_ID, row_tracking.MATERIALIZED_VERSION})
+
 _CONSTRAINTS = "delta.constraints."
 _MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 _COLUMN_ID = "delta.columnMapping.id"
@@ -93,7 +104,7 @@ def hindrance(attempt: CommitAttempt, before: Metadata, after: Metadata) -> str 
     maps_columns = _starts_column_mapping(before.configuration, after.configuration) and _keeps_names(new_schema)
     for key in sorted(before.configuration.keys() | after.configuration.keys()):
         old, new = before.configuration.get(key), after.configuration.get(key)
-        if old != new and not _passes(attempt, key, after.configuration, maps_columns=maps_columns):
+        if old != new and not _passes(attempt, key, before.configuration, after.configuration, maps_columns=maps_columns):
             return f"unset {key}" if new is None else f"set {key} to {new!r}"
     if _bare(old_schema, mapping=maps_columns) != _bare(new_schema, mapping=maps_columns):
         return f"changed the schema ({_difference(old_schema, new_schema)})"
@@ -107,8 +118,8 @@ def hindrance(attempt: CommitAttempt, before: Metadata, after: Metadata) -> str 
     return None
 
 
-def _passes(attempt: CommitAttempt, key: str, after: Mapping[str, str], *, maps_columns: bool) -> bool:
-    if key in _HARMLESS:
+def _passes(attempt: CommitAttempt, key: str, before: Mapping[str, str], after: Mapping[str, str], *, maps_columns: bool) -> bool:
+    if key in _HARMLESS or key in _MADE_FOR_THE_VERSION:
         return True
     if key == DELETION_VECTORS.key:
         # A file without a deletion vector is as good on a table that may have them.
@@ -118,6 +129,8 @@ def _passes(attempt: CommitAttempt, key: str, after: Mapping[str, str], *, maps_
         return not (attempt.removes_rows and APPEND_ONLY.of(after))
     if key.startswith(_CONSTRAINTS):
         return key not in after or not attempt.adds_rows
+    if key in _MATERIALIZED:
+        return key not in before
     return maps_columns and key in (COLUMN_MAPPING_MODE.key, _MAX_COLUMN_ID)
 
 

@@ -20,10 +20,10 @@ from lakelog.core.log_segment import LogListing, checkpoint_candidates, commit_t
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
-def log_files_to_delete(listing: Sequence[LogListing], *, now_ms: int, log_retention_ms: int) -> list[str]:
+def log_files_to_delete(listing: Sequence[LogListing], *, now_ms: int, log_retention_ms: int, to_the_day: bool = True) -> list[str]:
     """The names of the log files that nobody needs any more, in an order in which they may be deleted one by one.
 
-    The cutoff is midnight UTC before ``now_ms - log_retention_ms``. The newest complete checkpoint at or below the
+    The cutoff is ``now_ms - log_retention_ms``, or midnight UTC before that. The newest complete checkpoint at or below the
     newest commit that is not newer than the cutoff stays, with its commit and everything after; the commits,
     checkpoints (complete or not) and checksums before it go, and compacted files that start at or before it. Without
     such a checkpoint nothing goes.
@@ -32,8 +32,11 @@ def log_files_to_delete(listing: Sequence[LogListing], *, now_ms: int, log_reten
         listing: the whole log folder, in any order.
         now_ms: milliseconds since the epoch.
         log_retention_ms: the table's ``delta.logRetentionDuration``.
+        to_the_day: go back to midnight, so that one pass of clean-up a day has all that there is to do.
     """
-    cutoff_ms = (now_ms - log_retention_ms) // _DAY_MS * _DAY_MS
+    cutoff_ms = now_ms - log_retention_ms
+    if to_the_day:
+        cutoff_ms = cutoff_ms // _DAY_MS * _DAY_MS
     expired = [version for version, time in commit_timestamps(listing).items() if time <= cutoff_ms]
     if not expired:
         return []

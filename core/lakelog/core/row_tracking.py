@@ -99,8 +99,8 @@ def high_water_mark(snapshot: Snapshot | None) -> int:
         mark = None
     if type(mark) is not int or not _NO_ID <= mark <= INT64_MAX:
         raise CorruptLogError(
-            f"Delta table {snapshot.root}: the metadata domain {DOMAIN} holds {shown(domain.configuration)}, which does not tell the highest "
-            f"row id as {_HIGH_WATER_MARK}. Restore the commit that wrote it."
+            f"Delta table {snapshot.root}: the metadata domain {DOMAIN} holds {shown(domain.configuration)}, which does not tell the "
+            f"highest row id as {_HIGH_WATER_MARK}. Restore the commit that wrote it."
         )
     return mark
 
@@ -108,7 +108,7 @@ def high_water_mark(snapshot: Snapshot | None) -> int:
 def backfill(snapshot: Snapshot) -> tuple[AddFile, ...]:
     """The table's files that lack a row id or a version, to be added once more with ``dataChange`` false; a commit stamps them.
 
-    A commit that enables row tracking does this of itself for the files that are there when it lands (`with_row_ids`).
+    A commit that enables row tracking does this of itself for the files that are there when it lands (`lakelog.core.commit.placed`).
     """
     files = snapshot.files
     lacking = pc.or_(pc.is_null(files["baseRowId"]), pc.is_null(files["defaultRowCommitVersion"]))
@@ -117,22 +117,26 @@ def backfill(snapshot: Snapshot) -> tuple[AddFile, ...]:
     return tuple(snapshot.add_files(pc.indices_nonzero(lacking)))
 
 
-def with_row_ids(
-    actions: Sequence[Action], *, version: int, before: Snapshot | None, protocol: Protocol, metadata: Metadata, table: str
-) -> tuple[Action, ...]:
+def files_without_ids(snapshot: Snapshot, actions: Iterable[Action]) -> tuple[AddFile, ...]:
+    """Those of `backfill` that the actions neither add nor remove: what a commit that enables row tracking adds again beside them."""
+    lacking = backfill(snapshot)
+    if not lacking:
+        return ()
+    named = {_canonical(action.key, snapshot.root) for action in actions if isinstance(action, AddFile | RemoveFile)}
+    return tuple(add for add in lacking if _canonical(add.key, snapshot.root) not in named)
+
+
+def with_row_ids(actions: Sequence[Action], *, version: int, before: Snapshot | None, table: str) -> tuple[Action, ...]:
     """The actions of a commit as they must stand at a version of a table that `gives_ids`.
 
     1. A file that is new gets ids above the high-water mark, and the version.
     2. One that is removed, or in the table already and added again, keeps what its newest ``add`` says.
-    3. Where the commit enables row tracking, all other files of the table that lack ids are added again with theirs.
-    4. The domain tells the new high-water mark, where it moved.
+    3. The domain tells the new high-water mark, where it moved.
 
     Args:
         actions: of the attempt, without ``commitInfo``; a ``baseRowId`` up to the high-water mark is one that a row had before and stays.
         version: where they are to land.
         before: the table just before that; None where they make the table.
-        protocol: in force from the commit on.
-        metadata: in force from the commit on.
         table: the table's root, for messages and paths.
 
     Raises:
@@ -143,10 +147,9 @@ def with_row_ids(
     if any(isinstance(action, DomainMetadata) and action.domain == DOMAIN for action in actions):
         raise ValueError(f"the metadata domain {DOMAIN} is written with the commit, not by its actions")
     known = _known(actions, before, table)
-    given = [*actions, *_rest(actions, before, protocol, metadata, table)]
     start = mark = high_water_mark(before)
     stamped: list[Action] = []
-    for action in given:
+    for action in actions:
         if not isinstance(action, AddFile | RemoveFile):
             stamped.append(action)
             continue
@@ -211,14 +214,6 @@ def _lacks(action: AddFile | RemoveFile) -> bool:
     return action.base_row_id is None or action.default_row_commit_version is None
 
 
-def _rest(actions: Iterable[Action], before: Snapshot | None, protocol: Protocol, metadata: Metadata, table: str) -> list[AddFile]:
-    """The files without ids that the actions do not name, where the table must have none any more."""
-    if before is None or not is_enabled(protocol, metadata) or is_enabled(before.protocol, before.metadata):
-        return []
-    named = {_canonical(action.key, table) for action in actions if isinstance(action, AddFile | RemoveFile)}
-    return [add for add in backfill(before) if _canonical(add.key, table) not in named]
-
-
 def _canonical(key: _Key, table: str) -> str:
     path, vector = key
     return f"{canonical_key(path, table)}|{vector}"
@@ -229,8 +224,8 @@ def _num_records(add: AddFile, table: str) -> int:
     count = _told_records(add.stats)
     if count is None:
         raise UnsupportedOperationError(
-            f"Delta table {table}: row tracking gives each row an id, but the statistics of the file {add.path!r} do not have its number of "
-            "rows (numRecords). Write the file again with statistics, or drop the feature rowTracking from the table."
+            f"Delta table {table}: row tracking gives each row an id, but the statistics of the file {add.path!r} do not have its number "
+            "of rows (numRecords). Write the file again with statistics, or drop the feature rowTracking from the table."
         )
     return count
 
@@ -252,4 +247,9 @@ def _highest(snapshot: Snapshot) -> int:
     if files["baseRowId"].null_count == files.num_rows:
         return _NO_ID
     numbered = files.filter(pc.is_valid(files["baseRowId"])).to_pylist()
-    return max(row["baseRowId"] + max(_told_records(row["stats"]) or 1, 1) - 1 for row in numbered)
+    return max(_last_id(row["baseRowId"], row["stats"]) for row in numbered)
+
+
+def _last_id(base: int, stats: str | None) -> int:
+    count = _told_records(stats)
+    return base if count is None else base + count - 1

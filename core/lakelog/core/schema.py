@@ -199,8 +199,11 @@ def nullable_schema(schema: StructType) -> StructType:
     return StructType(tuple(StructField(f.name, as_nullable(f.type), True, f.metadata) for f in schema.fields))
 
 
-def check_creatable(schema: StructType, *, table: str) -> None:
-    """Refuse a schema that a new table without column mapping cannot have.
+def check_creatable(schema: StructType, *, table: str, any_name: bool = False) -> None:
+    """Refuse a schema that a new table cannot have.
+
+    Args:
+        any_name: with column mapping a name may hold any character, for no data file has it.
 
     Raises:
         InvalidSchemaError: no column, a name with a character of `FORBIDDEN_CHARACTERS`, or names that differ by case alone.
@@ -208,19 +211,25 @@ def check_creatable(schema: StructType, *, table: str) -> None:
     """
     if not schema.fields:
         raise InvalidSchemaError(f"Delta table {table}: the data has no column. Write at least one.")
-    _check_names(schema, (), table)
+    _check_names(schema, (), table, any_name=any_name)
     for path, f in walk(schema):
-        name = getattr(f.type, "name", "")
         if "__COLLATIONS" in f.metadata:
             raise UnsupportedTypeError(
                 f"Delta table {table}: column {'.'.join(path)} is a string with a collation, which the table would lose. Write it "
                 "as a plain string: cast(... AS STRING COLLATE UTF8_BINARY)."
             )
-        if name in ("void", "variant"):
-            remedy = "cast it to the type it is to have" if name == "void" else "store it as a string until a later release writes variants"
-            raise UnsupportedTypeError(
-                f"Delta table {table}: column {'.'.join(path)} is of type {name}, which cannot be written; {remedy}."
-            )
+        for inner, part in _parts(f.type, path):
+            if (remedy := _UNWRITTEN.get(str(part))) is not None:
+                raise UnsupportedTypeError(
+                    f"Delta table {table}: column {'.'.join(inner)} is of type {part}, which cannot be written; {remedy}."
+                )
+
+
+_UNWRITTEN = {
+    "void": "cast it to the type it is to have, or leave it out",
+    "variant": "store it as a string until a later release writes variants",
+    "struct<>": "give the struct a field, or leave it out",
+}
 
 
 def to_arrow_type(data_type: DataType) -> pa.DataType:
@@ -268,7 +277,9 @@ def _parse(told: object, depth: int, where: str) -> DataType:
             return MapType(key, value, _flag(told["valueContainsNull"], where))
     except (KeyError, TypeError) as error:
         raise CorruptLogError(f"The type of {where} is incomplete ({error}). Restore the log.") from None
-    raise UnsupportedTypeError(f"{where} is of type {shown(kind)}, which lakelog does not know.")
+    raise UnsupportedTypeError(
+        f"{where} is of type {shown(kind)}, which Delta cannot hold or this lakelog does not know. Cast it to another type."
+    )
 
 
 def _parse_field(told: object, depth: int) -> StructField:
@@ -319,21 +330,31 @@ def _walk(data_type: DataType, path: tuple[str, ...]) -> Iterator[tuple[tuple[st
         yield from _walk(data_type.value, (*path, "value"))
 
 
-def _check_names(data_type: DataType, path: tuple[str, ...], table: str) -> None:
+def _parts(data_type: DataType, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    """A field's type and those of the parts of arrays and maps in it; structs inside have fields of their own."""
+    yield path, data_type
     if isinstance(data_type, ArrayType):
-        _check_names(data_type.element, (*path, "element"), table)
+        yield from _parts(data_type.element, (*path, "element"))
     elif isinstance(data_type, MapType):
-        _check_names(data_type.key, (*path, "key"), table)
-        _check_names(data_type.value, (*path, "value"), table)
+        yield from _parts(data_type.key, (*path, "key"))
+        yield from _parts(data_type.value, (*path, "value"))
+
+
+def _check_names(data_type: DataType, path: tuple[str, ...], table: str, *, any_name: bool) -> None:
+    if isinstance(data_type, ArrayType):
+        _check_names(data_type.element, (*path, "element"), table, any_name=any_name)
+    elif isinstance(data_type, MapType):
+        _check_names(data_type.key, (*path, "key"), table, any_name=any_name)
+        _check_names(data_type.value, (*path, "value"), table, any_name=any_name)
     elif isinstance(data_type, StructType):
         seen: dict[str, str] = {}
         for f in data_type.fields:
             name = ".".join((*path, f.name))
-            if not f.name or any(c in FORBIDDEN_CHARACTERS for c in f.name):
+            if not f.name or (not any_name and any(c in FORBIDDEN_CHARACTERS for c in f.name)):
                 fault = f"holds one of the characters {FORBIDDEN_CHARACTERS!r}" if f.name else "is empty"
                 raise InvalidSchemaError(
-                    f"Delta table {table}: the column name {name!r} {fault}, which Parquet readers refuse. Rename the column; column "
-                    "mapping (delta.columnMapping.mode = name), which allows such names, comes with a later release."
+                    f"Delta table {table}: the column name {name!r} {fault}, which Parquet readers refuse. Rename the column, or use "
+                    "column mapping, which allows such names: the table property delta.columnMapping.mode = name."
                 )
             if f.name.lower() in seen:
                 raise InvalidSchemaError(
@@ -341,4 +362,4 @@ def _check_names(data_type: DataType, path: tuple[str, ...], table: str) -> None
                     "case, which Delta does not tell apart. Rename one."
                 )
             seen[f.name.lower()] = f.name
-            _check_names(f.type, (*path, f.name), table)
+            _check_names(f.type, (*path, f.name), table, any_name=any_name)

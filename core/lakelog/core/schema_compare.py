@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TypeAlias
 
 from lakelog.core.errors import CorruptLogError, PartitionColumnError, SchemaMismatchError
@@ -120,33 +121,86 @@ ColumnPlan: TypeAlias = (
     CopyColumn | CastColumn | NullColumn | DefaultColumn | StructColumn | ArrayColumn | MapColumn | GeneratedColumn | IdentityColumn
 )
 
+_VOID = PrimitiveType("void")
+
 # Decimal digits that hold every value of the integer type.
 _WHOLE_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _WIDER = {("float", "double")} | {(a, b) for a in _WHOLE_DIGITS for b in _WHOLE_DIGITS if _WHOLE_DIGITS[a] < _WHOLE_DIGITS[b]}
 
 
-def compare_for_write(table: StructType, data: StructType, *, table_name: str) -> tuple[ColumnPlan, ...]:
-    """One plan for each column of the table, in the table's order.
+class DifferenceKind(StrEnum):
+    """What is wrong with a column of the data."""
 
-    Names match without regard to case and order. Fields that the data lacks become null at any depth. Types widen where nothing is
-    lost: byte to short to integer to long, float to double, integers and decimals to decimals that hold all their digits, void to
-    anything. That a nullable source feeds a NOT NULL column is no difference here; its rows are checked as they are written.
+    NEW = "the table has no such column"
+    TYPE = "its type does not fit"
+    MISSING = "the table's column is NOT NULL and the data has none"
+    AMBIGUOUS = "two columns of the data differ by case alone"
+    GIVEN = "the table alone makes its values"
+    LAYOUT = "the write names another partitioning or clustering than the table's"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A column, or a field of one, by which the data does not fit the table.
+
+    Attributes:
+        text: a sentence without its stop, ``column a.b: the table has integer, the data has string``.
+    """
+
+    kind: DifferenceKind
+    text: str
+
+
+def compare_for_write(table: StructType, data: StructType, *, table_name: str) -> tuple[ColumnPlan, ...]:
+    """One plan for each column of the table, in the table's order; see `compared`.
 
     Raises:
-        SchemaMismatchError: lists every difference: columns that the table lacks, types that do not fit, NOT NULL columns that the
-            data lacks, data columns that differ by case alone.
+        SchemaMismatchError: lists every difference.
+        CorruptLogError: the metadata of an identity column makes no sense.
     """
-    differences: list[str] = []
-    plans = _columns(table, data, differences, table_name=table_name)
+    plans, differences = compared(table, data, table_name=table_name)
     if differences:
-        raise SchemaMismatchError(
-            f"Delta table {table_name}: the data's schema does not fit the table's:\n"
-            + "".join(f"  - {difference}\n" for difference in differences)
-            + "Select and cast the data's columns to those of the table. Adding columns to the table or changing their types needs a "
-            "schema change, which comes with a later release.",
-            differences=differences,
+        raise mismatch(
+            differences,
+            table_name=table_name,
+            remedy="Select and cast the data's columns to those of the table. A write with mode append or overwrite adds the data's new "
+            'columns to the table with .option("mergeSchema", "true").',
         )
     return plans
+
+
+def compared(
+    table: StructType, data: StructType, *, table_name: str, drop_void: bool = False
+) -> tuple[tuple[ColumnPlan, ...], tuple[Difference, ...]]:
+    """A plan for each column of the table, in the table's order, and every difference; the plans count only where there is none.
+
+    Names match without regard to case and order. Fields that the data lacks get their default, or become null, at any depth. Types widen
+    where nothing is lost: byte to short to integer to long, float to double, integers and decimals to decimals that hold all their
+    digits, void to anything. That a nullable source feeds a NOT NULL column is no difference here; its rows are checked as they are
+    written. Columns that the table computes are left to it where the data lacks them.
+
+    Differences are columns that the table lacks, types that do not fit, NOT NULL columns that the data lacks, data columns that differ by
+    case alone, values for columns that are GENERATED ALWAYS AS IDENTITY.
+
+    Args:
+        drop_void: fields of the data that the table lacks are no difference where their type is void; no plan reads them.
+
+    Raises:
+        CorruptLogError: the metadata of an identity column makes no sense.
+    """
+    comparison = _Comparison(table_name=table_name, drop_void=drop_void)
+    plans = tuple(comparison.computed(plan) for plan in comparison.fields(table, data, ""))
+    return plans, tuple(comparison.differences)
+
+
+def mismatch(differences: Sequence[Difference], *, table_name: str, remedy: str) -> SchemaMismatchError:
+    """The error that lists the differences, one a line, and says what to do."""
+    return SchemaMismatchError(
+        f"Delta table {table_name}: the data's schema does not fit the table's:\n"
+        + "".join(f"  - {difference.text}\n" for difference in differences)
+        + remedy,
+        differences=tuple(difference.text for difference in differences),
+    )
 
 
 def check_partition_columns(schema: StructType, columns: Sequence[str], *, table_name: str | None = None) -> tuple[str, ...]:
@@ -166,7 +220,7 @@ def check_partition_columns(schema: StructType, columns: Sequence[str], *, table
             )
         if name.lower() in chosen:
             raise PartitionColumnError(f"{_prefix(table_name)}The partition column {found.name!r} is given twice. Give it once.")
-        if not isinstance(found.type, PrimitiveType | DecimalType) or found.type in (PrimitiveType("void"), PrimitiveType("variant")):
+        if not isinstance(found.type, PrimitiveType | DecimalType) or found.type in (_VOID, PrimitiveType("variant")):
             raise PartitionColumnError(
                 f"{_prefix(table_name)}Cannot partition by {found.name!r} of type {found.type}. Partition by a column of a plain "
                 "type, such as string, integer or date."
@@ -193,86 +247,95 @@ def check_same_partitioning(table_columns: Sequence[str], given: Sequence[str], 
     return tuple(table_columns)
 
 
-def _columns(table: StructType, data: StructType, differences: list[str], *, table_name: str) -> tuple[ColumnPlan, ...]:
-    """The plans of the columns, with those of `_fields` replaced where the table computes the values."""
-    plans = _fields(table, data, "", differences)
-    return tuple(_computed(plan, differences, table_name=table_name) for plan in plans)
+@dataclass(slots=True, kw_only=True)
+class _Comparison:
+    """One walk over a table's schema and the data's, which gathers what differs."""
 
+    table_name: str
+    drop_void: bool
+    differences: list[Difference] = field(default_factory=list)
 
-def _computed(plan: ColumnPlan, differences: list[str], *, table_name: str) -> ColumnPlan:
-    field = plan.field
-    if (expression := field.metadata.get(GENERATION_EXPRESSION)) is not None:
-        given = None if plan.source is None else plan
-        return GeneratedColumn(field=field, source=plan.source, given=given, expression=str(expression))
-    if not _is_identity(field):
-        return plan
-    if plan.source is None:
-        return _identity(field, table_name)
-    if field.metadata.get(IDENTITY_ALLOWS_EXPLICIT) is not True:
-        differences.append(f"column {field.name}: the table makes its values (GENERATED ALWAYS AS IDENTITY), the data gives them")
-    return plan
+    def fields(self, table: StructType, data: StructType, prefix: str) -> tuple[ColumnPlan, ...]:
+        sources: dict[str, StructField] = {}
+        known = {f.name.lower() for f in table.fields}
+        for f in data.fields:
+            other = sources.setdefault(f.name.lower(), f)
+            path = f"{prefix}{f.name}"
+            if other is not f:
+                self.differs(DifferenceKind.AMBIGUOUS, path, f"the data also has {prefix}{other.name}, which is the same name but for case")
+            elif f.name.lower() not in known and not (self.drop_void and f.type == _VOID):
+                self.differs(DifferenceKind.NEW, path, f"the table has no such column, the data has {f.type}")
+        return tuple(self.plan(f, sources.get(f.name.lower()), prefix) for f in table.fields)
 
+    def plan(self, target: StructField, source: StructField | None, prefix: str) -> ColumnPlan:
+        path = f"{prefix}{target.name}"
+        if source is None:
+            return self.absent(target, path, is_column=not prefix)
+        if _same(target.type, source.type):
+            return CopyColumn(field=target, source=source.name)
+        wanted, given = target.type, source.type
+        if isinstance(wanted, StructType) and isinstance(given, StructType):
+            children = self.fields(wanted, given, f"{path}.")
+            return StructColumn(field=target, source=source.name, children=children)
+        if isinstance(wanted, ArrayType) and isinstance(given, ArrayType):
+            part = self.part("element", wanted.element, given.element, path, nullable=wanted.contains_null)
+            return ArrayColumn(field=target, source=source.name, element=part)
+        if isinstance(wanted, MapType) and isinstance(given, MapType):
+            key = self.part("key", wanted.key, given.key, path, nullable=False)
+            value = self.part("value", wanted.value, given.value, path, nullable=wanted.value_contains_null)
+            return MapColumn(field=target, source=source.name, key=key, value=value)
+        if not _widens(given, wanted):
+            self.differs(DifferenceKind.TYPE, path, f"the table has {wanted}, the data has {given}")
+        return CastColumn(field=target, source=source.name)
 
-def _is_identity(field: StructField) -> bool:
-    return IDENTITY_START in field.metadata
+    def part(self, name: str, wanted: DataType, given: DataType, path: str, *, nullable: bool) -> ColumnPlan:
+        return self.plan(StructField(name, wanted, nullable), StructField(name, given), f"{path}.")
 
-
-def _identity(field: StructField, table_name: str) -> IdentityColumn:
-    told = {key: field.metadata.get(key) for key in (IDENTITY_START, IDENTITY_STEP, IDENTITY_HIGH_WATER_MARK)}
-    start, step, mark = told.values()
-    if not isinstance(start, int) or not isinstance(step, int) or step == 0 or not isinstance(mark, int | None):
-        raise CorruptLogError(
-            f"Delta table {table_name}: the identity column {field.name} has the metadata {shown(told)}, by which no number follows. "
-            "Restore the commit that wrote the table's metadata."
-        )
-    return IdentityColumn(field=field, start=start, step=step, high_water_mark=mark)
-
-
-def _is_computed(field: StructField) -> bool:
-    return GENERATION_EXPRESSION in field.metadata or _is_identity(field)
-
-
-def _fields(table: StructType, data: StructType, prefix: str, differences: list[str]) -> tuple[ColumnPlan, ...]:
-    sources: dict[str, StructField] = {}
-    known = {f.name.lower() for f in table.fields}
-    for f in data.fields:
-        other = sources.setdefault(f.name.lower(), f)
-        if other is not f:
-            differences.append(f"column {prefix}{f.name}: the data also has {prefix}{other.name}, which is the same name but for case")
-        elif f.name.lower() not in known:
-            differences.append(f"column {prefix}{f.name}: the table has no such column, the data has {f.type}")
-    return tuple(_field(f, sources.get(f.name.lower()), prefix, differences) for f in table.fields)
-
-
-def _field(target: StructField, source: StructField | None, prefix: str, differences: list[str]) -> ColumnPlan:
-    path = f"{prefix}{target.name}"
-    if source is None:
+    def absent(self, target: StructField, path: str, *, is_column: bool) -> ColumnPlan:
         default = target.metadata.get(CURRENT_DEFAULT)
         if default is not None:
             return DefaultColumn(field=target, expression=str(default))
-        if not target.nullable and not (prefix == "" and _is_computed(target)):
-            differences.append(f"column {path}: the table has {target.type} NOT NULL, the data has no such column")
+        if not target.nullable and not (is_column and _is_computed(target)):
+            self.differs(DifferenceKind.MISSING, path, f"the table has {target.type} NOT NULL, the data has no such column")
         return NullColumn(field=target)
-    if _same(target.type, source.type):
-        return CopyColumn(field=target, source=source.name)
-    wanted, given = target.type, source.type
-    if isinstance(wanted, StructType) and isinstance(given, StructType):
-        children = _fields(wanted, given, f"{path}.", differences)
-        return StructColumn(field=target, source=source.name, children=children)
-    if isinstance(wanted, ArrayType) and isinstance(given, ArrayType):
-        part = _part("element", wanted.element, given.element, path, differences, nullable=wanted.contains_null)
-        return ArrayColumn(field=target, source=source.name, element=part)
-    if isinstance(wanted, MapType) and isinstance(given, MapType):
-        key = _part("key", wanted.key, given.key, path, differences, nullable=False)
-        value = _part("value", wanted.value, given.value, path, differences, nullable=wanted.value_contains_null)
-        return MapColumn(field=target, source=source.name, key=key, value=value)
-    if not _widens(given, wanted):
-        differences.append(f"column {path}: the table has {wanted}, the data has {given}")
-    return CastColumn(field=target, source=source.name)
+
+    def computed(self, plan: ColumnPlan) -> ColumnPlan:
+        """The plan of a top-level column, replaced where the table computes the values."""
+        target = plan.field
+        if (expression := target.metadata.get(GENERATION_EXPRESSION)) is not None:
+            given = None if plan.source is None else plan
+            return GeneratedColumn(field=target, source=plan.source, given=given, expression=str(expression))
+        if not _is_identity(target):
+            return plan
+        if plan.source is None:
+            return _identity(target, self.table_name)
+        if target.metadata.get(IDENTITY_ALLOWS_EXPLICIT) is not True:
+            self.differs(
+                DifferenceKind.GIVEN, target.name, "the table makes its values (GENERATED ALWAYS AS IDENTITY), the data gives them"
+            )
+        return plan
+
+    def differs(self, kind: DifferenceKind, path: str, text: str) -> None:
+        self.differences.append(Difference(kind, f"column {path}: {text}"))
 
 
-def _part(name: str, wanted: DataType, given: DataType, path: str, differences: list[str], *, nullable: bool) -> ColumnPlan:
-    return _field(StructField(name, wanted, nullable), StructField(name, given), f"{path}.", differences)
+def _is_identity(target: StructField) -> bool:
+    return IDENTITY_START in target.metadata
+
+
+def _is_computed(target: StructField) -> bool:
+    return GENERATION_EXPRESSION in target.metadata or _is_identity(target)
+
+
+def _identity(target: StructField, table_name: str) -> IdentityColumn:
+    told = {key: target.metadata.get(key) for key in (IDENTITY_START, IDENTITY_STEP, IDENTITY_HIGH_WATER_MARK)}
+    start, step, mark = told.values()
+    if not isinstance(start, int) or not isinstance(step, int) or step == 0 or not isinstance(mark, int | None):
+        raise CorruptLogError(
+            f"Delta table {table_name}: the identity column {target.name} has the metadata {shown(told)}, by which no number follows. "
+            "Restore the commit that wrote the table's metadata."
+        )
+    return IdentityColumn(field=target, start=start, step=step, high_water_mark=mark)
 
 
 def _same(one: DataType, other: DataType) -> bool:
@@ -288,7 +351,7 @@ def _same(one: DataType, other: DataType) -> bool:
 
 
 def _widens(given: DataType, wanted: DataType) -> bool:
-    if given == PrimitiveType("void"):
+    if given == _VOID:
         return True
     if isinstance(wanted, DecimalType):
         if isinstance(given, DecimalType):

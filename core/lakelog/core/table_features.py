@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from lakelog.core.actions import Metadata, Protocol
-from lakelog.core.errors import CorruptLogError, UnsupportedFeatureError
-from lakelog.core.schema import PrimitiveType, StructType, walk
-from lakelog.core.table_properties import CHANGE_DATA_FEED, CHECKPOINT_POLICY, ROW_TRACKING
+from lakelog.core.errors import CorruptLogError, InvalidRequestError, UnsupportedFeatureError
+from lakelog.core.field_metadata import CURRENT_DEFAULT, GENERATION_EXPRESSION, INVARIANTS
+from lakelog.core.schema import DataType, StructType, walk
+from lakelog.core.table_properties import (
+    APPEND_ONLY,
+    CHANGE_DATA_FEED,
+    CHECKPOINT_POLICY,
+    CHECKPOINT_PROTECTION_VERSION,
+    COLUMN_MAPPING_MODE,
+    CONSTRAINT_PREFIX,
+    IN_COMMIT_TIMESTAMPS,
+    ROW_TRACKING,
+    TYPE_WIDENING,
+    Property,
+)
 
 MAX_READER_VERSION, MAX_WRITER_VERSION = 3, 7
 
 Activation = Callable[[Metadata, StructType], str | None]
 
 
-def _always(metadata: Metadata, schema: StructType) -> str:
-    return "it is listed in the protocol"
-
-
-def _by_property(*keys: str) -> Activation:
+def _by_property(prop: Property[bool] | Property[str]) -> Activation:
     def active(metadata: Metadata, schema: StructType) -> str | None:
-        # Anything but an explicit off counts as on: writing past a feature costs more than a refusal.
-        on = (k for k in keys if metadata.configuration.get(k, "false").lower() not in ("false", "none", "0", ""))
-        key = next(on, None)
+        return f"the table property {prop.key} is set" if prop.of(metadata.configuration) not in (False, "none", "classic") else None
+
+    return active
+
+
+def _by_key(*keys: str) -> Activation:
+    def active(metadata: Metadata, schema: StructType) -> str | None:
+        # Of what is not implemented, anything but an explicit off counts as on: writing past it costs more than a refusal.
+        key = next((k for k in keys if metadata.configuration.get(k, "false").lower() not in ("false", "none", "0", "")), None)
         return f"the table property {key} is set" if key else None
 
     return active
 
 
-def _by_property_prefix(prefix: str) -> Activation:
+def _by_key_prefix(prefix: str) -> Activation:
     def active(metadata: Metadata, schema: StructType) -> str | None:
         key = next((k for k in metadata.configuration if k.startswith(prefix)), None)
         return f"the table property {key} is set" if key else None
@@ -46,16 +61,31 @@ def _by_field_metadata(prefix: str) -> Activation:
     return active
 
 
+def _by_invariant(metadata: Metadata, schema: StructType) -> str | None:
+    path = next((path for path, field in walk(schema) if not field.nullable or INVARIANTS in field.metadata), None)
+    return f"the column {'.'.join(path)} is NOT NULL or carries {INVARIANTS}" if path else None
+
+
+def _by_type(name: str) -> Activation:
+    def active(metadata: Metadata, schema: StructType) -> str | None:
+        path = next((path for path, field in walk(schema) if _holds(field.type, name)), None)
+        return f"the column {'.'.join(path)} is of type {name}" if path else None
+
+    return active
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFeature:
     """One feature of the protocol.
 
     Attributes:
-        reader_version: the highest protocol version below 3 that implies it for readers, None when it must be listed.
+        reader_version: the lowest protocol version below 3 that implies it for readers, None when it must be listed.
         writer_version: the same for writers, below 7.
+        dependencies: features without which it must not be listed.
         readable: lakelog reads tables that list it; writer-only features never matter to a reader.
-        writable: lakelog writes tables on which it is active.
-        active: what on the table activates it, as words for a message; None when the table only lists it.
+        writable: lakelog writes tables on which it is active, and lets it be enabled.
+        active: what of a table's metadata calls for it, as words for a message; None where being listed is all there is to see.
+        manual: what calls for it comes with the data, so that an existing table gets it only when it is asked for by name.
     """
 
     name: str
@@ -65,38 +95,57 @@ class TableFeature:
     dependencies: tuple[str, ...] = ()
     readable: bool = False
     writable: bool = False
-    active: Activation = _always
+    active: Activation | None = None
+    manual: bool = False
+
+    @property
+    def is_legacy(self) -> bool:
+        """There is a protocol version below 7 that implies it."""
+        return self.writer_version is not None
 
 
-def _reader_writer(name: str, *dependencies: str, readable: bool = False) -> TableFeature:
-    return TableFeature(name=name, kind="reader_writer", dependencies=dependencies, readable=readable, writable=readable)
+def _reader_writer(
+    name: str, *dependencies: str, supported: bool = False, active: Activation | None = None, manual: bool = False
+) -> TableFeature:
+    return TableFeature(
+        name=name,
+        kind="reader_writer",
+        dependencies=dependencies,
+        readable=supported,
+        writable=supported,
+        active=active,
+        manual=manual,
+    )
 
 
 FEATURES: Mapping[str, TableFeature] = {
     feature.name: feature
     for feature in (
-        TableFeature(name="appendOnly", writer_version=2, writable=True),
-        TableFeature(name="invariants", writer_version=2, active=_by_field_metadata("delta.invariants")),
-        TableFeature(name="checkConstraints", writer_version=3, active=_by_property_prefix("delta.constraints.")),
-        TableFeature(name="changeDataFeed", writer_version=4, writable=True),
-        TableFeature(name="generatedColumns", writer_version=4, active=_by_field_metadata("delta.generationExpression")),
+        TableFeature(name="appendOnly", writer_version=2, writable=True, active=_by_property(APPEND_ONLY)),
+        TableFeature(name="invariants", writer_version=2, writable=True, active=_by_invariant),
+        TableFeature(name="checkConstraints", writer_version=3, writable=True, active=_by_key_prefix(CONSTRAINT_PREFIX)),
+        TableFeature(name="changeDataFeed", writer_version=4, writable=True, active=_by_property(CHANGE_DATA_FEED)),
+        TableFeature(name="generatedColumns", writer_version=4, writable=True, active=_by_field_metadata(GENERATION_EXPRESSION)),
         TableFeature(
             name="columnMapping",
             kind="reader_writer",
             reader_version=2,
             writer_version=5,
-            active=_by_property("delta.columnMapping.mode"),
+            readable=True,
+            writable=True,
+            active=_by_property(COLUMN_MAPPING_MODE),
         ),
-        TableFeature(name="identityColumns", writer_version=6, active=_by_field_metadata("delta.identity.")),
-        _reader_writer("timestampNtz", readable=True),
-        _reader_writer("vacuumProtocolCheck", readable=True),
-        _reader_writer("deletionVectors"),
-        _reader_writer("v2Checkpoint"),
-        _reader_writer("typeWidening"),
-        _reader_writer("typeWidening-preview"),
-        _reader_writer("variantType"),
+        TableFeature(name="identityColumns", writer_version=6, writable=True, active=_by_field_metadata("delta.identity.")),
+        _reader_writer("timestampNtz", supported=True, active=_by_type("timestamp_ntz"), manual=True),
+        _reader_writer("vacuumProtocolCheck", supported=True),
+        _reader_writer("deletionVectors", active=_by_key("delta.enableDeletionVectors")),
+        _reader_writer("v2Checkpoint", active=_by_property(CHECKPOINT_POLICY)),
+        _reader_writer("typeWidening", supported=True, active=_by_property(TYPE_WIDENING)),
+        # What tables got before the feature was final; the same in all that it demands.
+        _reader_writer("typeWidening-preview", supported=True),
+        _reader_writer("variantType", active=_by_type("variant")),
         _reader_writer("variantType-preview"),
-        _reader_writer("variantShredding", "variantType"),
+        _reader_writer("variantShredding", "variantType", active=_by_key("delta.enableVariantShredding")),
         _reader_writer("variantShredding-preview", "variantType"),
         _reader_writer("catalogManaged", "inCommitTimestamp", "vacuumProtocolCheck"),
         _reader_writer("geospatial"),
@@ -104,21 +153,39 @@ FEATURES: Mapping[str, TableFeature] = {
         _reader_writer("adaptiveMetadata-preview", "catalogManaged", "rowTracking", "domainMetadata", "deletionVectors", "columnMapping"),
         _reader_writer("redirectReaderWriter-preview"),
         TableFeature(name="domainMetadata", writable=True),
-        TableFeature(name="rowTracking", dependencies=("domainMetadata",)),
-        TableFeature(name="inCommitTimestamp", active=_by_property("delta.enableInCommitTimestamps")),
-        TableFeature(name="clustering", dependencies=("domainMetadata",)),
-        TableFeature(name="allowColumnDefaults", active=_by_field_metadata("CURRENT_DEFAULT")),
-        TableFeature(name="icebergCompatV1", dependencies=("columnMapping",), active=_by_property("delta.enableIcebergCompatV1")),
-        TableFeature(name="icebergCompatV2", dependencies=("columnMapping",), active=_by_property("delta.enableIcebergCompatV2")),
-        TableFeature(
-            name="icebergCompatV3", dependencies=("columnMapping", "rowTracking"), active=_by_property("delta.enableIcebergCompatV3")
-        ),
+        TableFeature(name="rowTracking", dependencies=("domainMetadata",), writable=True, active=_by_property(ROW_TRACKING)),
+        TableFeature(name="inCommitTimestamp", writable=True, active=_by_property(IN_COMMIT_TIMESTAMPS)),
+        TableFeature(name="clustering", dependencies=("domainMetadata",), writable=True),
+        TableFeature(name="allowColumnDefaults", writable=True, active=_by_field_metadata(CURRENT_DEFAULT), manual=True),
+        TableFeature(name="icebergCompatV1", dependencies=("columnMapping",), active=_by_key("delta.enableIcebergCompatV1")),
+        TableFeature(name="icebergCompatV2", dependencies=("columnMapping",), active=_by_key("delta.enableIcebergCompatV2")),
+        TableFeature(name="icebergCompatV3", dependencies=("columnMapping", "rowTracking"), active=_by_key("delta.enableIcebergCompatV3")),
         TableFeature(name="materializePartitionColumns"),
-        TableFeature(name="checkpointProtection", active=_by_property("delta.requireCheckpointProtectionBeforeVersion")),
-        TableFeature(name="coordinatedCommits-preview"),
+        TableFeature(name="checkpointProtection", active=_by_key(CHECKPOINT_PROTECTION_VERSION)),
+        TableFeature(name="coordinatedCommits-preview", dependencies=("inCommitTimestamp", "vacuumProtocolCheck")),
         TableFeature(name="redirectWriterOnly-preview"),
     )
 }
+
+
+def feature_named(name: str, table: str) -> TableFeature:
+    """The feature of a name in any letter case, one that lakelog lets a table have.
+
+    Raises:
+        InvalidRequestError: there is no such feature; names the nearest.
+        UnsupportedFeatureError: it comes with a later release.
+    """
+    spellings = {known.lower(): known for known in FEATURES}
+    found = spellings.get(name.lower())
+    if found is None:
+        nearest = difflib.get_close_matches(name.lower(), sorted(spellings), n=1, cutoff=0.0)[0]
+        raise InvalidRequestError(f"Delta table {table}: there is no table feature {name}. The nearest is {spellings[nearest]}.")
+    feature = FEATURES[found]
+    if not feature.writable:
+        raise UnsupportedFeatureError(
+            f"Delta table {table}: the table feature {found} comes with a later release of lakelog. Leave it out.", features=(found,)
+        )
+    return feature
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
@@ -179,12 +246,11 @@ def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, t
     if protocol.min_writer_version == MAX_WRITER_VERSION and protocol.writer_features is None:
         raise CorruptLogError(f"Delta table {table}: the protocol has writer version 7 but no writerFeatures. Restore the log.")
     refused: dict[str, str] = {}
-    # Constraints hold whether or not the protocol lists them, as delta-spark has it.
-    for name in writer_features(protocol) | {"checkConstraints", "invariants"}:
+    for name in writer_features(protocol):
         feature = FEATURES.get(name)
         if feature is None:
             refused[name] = "lakelog does not know it"
-        elif not feature.writable and (why := feature.active(metadata, schema)) is not None:
+        elif not feature.writable and (why := _listed if feature.active is None else feature.active(metadata, schema)) is not None:
             refused[name] = why
     if refused:
         raise _refusal(table, "write", refused)
@@ -203,66 +269,18 @@ def check_row_delete(protocol: Protocol, metadata: Metadata, table: str) -> None
         if prop.of(metadata.configuration)
     }
     if "rowTracking" in writer_features(protocol):
-        refused.setdefault("rowTracking", _always(metadata, StructType()))
+        refused.setdefault("rowTracking", _listed)
     if refused:
         raise _refusal(table, "delete rows from", refused)
 
 
-def protocol_for_new_table(schema: StructType, properties: Mapping[str, str]) -> Protocol:
-    """The weakest protocol for a new table: (1, 2), or table features where a type needs one.
-
-    Args:
-        schema: of the table.
-        properties: that passed `lakelog.core.table_properties.check_properties`.
-
-    Raises:
-        UnsupportedFeatureError: a property or a column's metadata asks for a feature that comes with a later release.
-        InvalidTablePropertyError: the value of a property that decides on it cannot be parsed.
-    """
-    refused: dict[str, str] = {}
-    if CHANGE_DATA_FEED.of(properties):
-        refused["changeDataFeed"] = f"the table property {CHANGE_DATA_FEED.key} is set"
-    if CHECKPOINT_POLICY.of(properties) != "classic":
-        refused["v2Checkpoint"] = f"the table property {CHECKPOINT_POLICY.key} is set"
-    probe = Metadata(id="", configuration=properties)
-    for name, why in _NOT_CREATED.items():
-        if (reason := why(probe, schema)) is not None:
-            refused[name] = reason
-    if refused:
-        raise UnsupportedFeatureError(
-            f"The new Delta table cannot be created with {_told(refused)}: writing it comes with a later release of lakelog. "
-            "Leave the property out.",
-            features=sorted(refused),
-        )
-    if not _holds_ntz(schema):
-        return Protocol(min_reader_version=1, min_writer_version=2)
-    return Protocol(
-        min_reader_version=3,
-        min_writer_version=7,
-        reader_features=("timestampNtz",),
-        writer_features=("appendOnly", "invariants", "timestampNtz"),
-    )
+_listed = "it is listed in the protocol"
 
 
-_SELF_ACTIVATED = (
-    *("columnMapping", "checkConstraints", "inCommitTimestamp", "generatedColumns", "invariants", "identityColumns"),
-    *("allowColumnDefaults", "icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
-)
-_NOT_CREATED: Mapping[str, Activation] = {
-    **{name: FEATURES[name].active for name in _SELF_ACTIVATED},
-    "materializePartitionColumns": _by_property("delta.enableMaterializePartitionColumnsFeature", "delta.writePartitionColumnsToParquet"),
-    "deletionVectors": _by_property("delta.enableDeletionVectors"),
-    "rowTracking": _by_property("delta.enableRowTracking"),
-    "typeWidening": _by_property("delta.enableTypeWidening"),
-    "variantShredding": _by_property("delta.enableVariantShredding"),
-}
-
-
-def _holds_ntz(data_type: object) -> bool:
-    if isinstance(data_type, StructType):
-        return any(_holds_ntz(f.type) for f in data_type.fields)
+def _holds(data_type: DataType, name: str) -> bool:
+    """It is of the primitive type of that name, or an array or a map of it; what a struct holds is for its fields to say."""
     inner = (getattr(data_type, part, None) for part in ("element", "key", "value"))
-    return data_type == PrimitiveType("timestamp_ntz") or any(_holds_ntz(part) for part in inner if part is not None)
+    return getattr(data_type, "name", None) == name or any(_holds(part, name) for part in inner if part is not None)
 
 
 def _told(refused: Mapping[str, str]) -> str:

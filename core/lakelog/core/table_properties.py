@@ -6,15 +6,14 @@ something, and nowhere else.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
 
-from lakelog.core.errors import InvalidTablePropertyError, UnsupportedFeatureError
+from lakelog.core.errors import InvalidTablePropertyError
 from lakelog.core.records import shown
 from lakelog.core.statistics import parse_column_names
 
@@ -29,9 +28,9 @@ _MILLISECONDS: Mapping[str, Decimal] = {
     "day": Decimal(86_400_000),
     "week": Decimal(604_800_000),
 }
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _INT32_MAX = 2**31 - 1
-_LATER = "comes with a later release of lakelog"
+_INTERVAL = "an interval such as 'interval 30 days'"
 _TERM = re.compile(r"\s*'?([+-]?[0-9]+(?:\.[0-9]+)?)'?\s+([a-z]+?)s?(?=\s|$)")
 
 
@@ -41,6 +40,7 @@ class Property(Generic[T]):
 
     Attributes:
         form: what a value looks like, for the error message.
+        unit: what a value that is a number counts; empty for others.
         legacy_key: counts where ``key`` is unset.
     """
 
@@ -48,6 +48,7 @@ class Property(Generic[T]):
     parse: Callable[[str], T]
     default: T
     form: str
+    unit: str = ""
     legacy_key: str | None = None
 
     def of(self, configuration: Mapping[str, str]) -> T:
@@ -111,7 +112,7 @@ def _boolean(text: str) -> bool:
 
 def _at_least(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        if _WHOLE_NUMBER.fullmatch(text) is None:
+        if WHOLE_NUMBER.fullmatch(text) is None:
             raise ValueError("it is no whole number")
         value = int(text)
         if value < least:
@@ -128,11 +129,11 @@ def _boolean_property(name: str, default: bool) -> Property[bool]:
 
 
 def _interval_property(name: str, default: int) -> Property[int]:
-    return Property(key=f"delta.{name}", parse=parse_interval, default=default, form="an interval such as 'interval 30 days'")
+    return Property(key=f"delta.{name}", parse=parse_interval, default=default, form=_INTERVAL, unit="milliseconds")
 
 
-def _integer_property(name: str, default: int, least: int) -> Property[int]:
-    return Property(key=f"delta.{name}", parse=_at_least(least), default=default, form=f"a whole number of at least {least}")
+def _integer_property(name: str, default: int, least: int, unit: str) -> Property[int]:
+    return Property(key=f"delta.{name}", parse=_at_least(least), default=default, form=f"a whole number of at least {least}", unit=unit)
 
 
 def _optional_interval(text: str) -> int | None:
@@ -170,7 +171,7 @@ APPEND_ONLY = _boolean_property("appendOnly", False)
 CHANGE_DATA_FEED: Property[bool] = Property(
     key="delta.enableChangeDataFeed", parse=_boolean, default=False, form="true or false", legacy_key="delta.enableChangeDataCapture"
 )
-CHECKPOINT_INTERVAL = _integer_property("checkpointInterval", 10, 1)
+CHECKPOINT_INTERVAL = _integer_property("checkpointInterval", 10, 1, "commits")
 CHECKPOINT_POLICY = _choice_property("checkpointPolicy", "classic", "classic", "v2")
 COLUMN_MAPPING_MODE = _choice_property("columnMapping.mode", "none", "none", "id", "name")
 COMPRESSION_CODEC: Property[str | None] = Property(
@@ -183,17 +184,17 @@ ENABLE_EXPIRED_LOG_CLEANUP = _boolean_property("enableExpiredLogCleanup", True)
 IN_COMMIT_TIMESTAMPS = _boolean_property("enableInCommitTimestamps", False)
 ISOLATION_LEVEL = _choice_property("isolationLevel", "Serializable", "Serializable", "WriteSerializable", "SnapshotIsolation")
 LOG_RETENTION = _interval_property("logRetentionDuration", 30 * 86_400_000)
-NUM_INDEXED_COLS = _integer_property("dataSkippingNumIndexedCols", 32, -1)
+NUM_INDEXED_COLS = _integer_property("dataSkippingNumIndexedCols", 32, -1, "columns")
 RANDOMIZE_FILE_PREFIXES = _boolean_property("randomizeFilePrefixes", False)
-RANDOM_PREFIX_LENGTH = _integer_property("randomPrefixLength", 2, 1)
+RANDOM_PREFIX_LENGTH = _integer_property("randomPrefixLength", 2, 1, "characters")
 ROW_TRACKING = _boolean_property("enableRowTracking", False)
 SET_TRANSACTION_RETENTION: Property[int | None] = Property(
-    key="delta.setTransactionRetentionDuration", parse=_optional_interval, default=None, form="an interval such as 'interval 30 days'"
+    key="delta.setTransactionRetentionDuration", parse=_optional_interval, default=None, form=_INTERVAL, unit="milliseconds"
 )
 STATS_COLUMNS: Property[str | None] = Property(
     key="delta.dataSkippingStatsColumns", parse=_column_names, default=None, form="a list of column names separated by commas"
 )
-STRING_PREFIX_LENGTH = _integer_property("dataSkippingStringPrefixLength", 32, 1)
+STRING_PREFIX_LENGTH = _integer_property("dataSkippingStringPrefixLength", 32, 1, "characters")
 SYMLINK_MANIFEST = _boolean_property("compatibility.symlinkFormatManifest.enabled", False)
 TYPE_WIDENING = _boolean_property("enableTypeWidening", False)
 WRITE_STATS_AS_JSON = _boolean_property("checkpoint.writeStatsAsJson", True)
@@ -265,194 +266,6 @@ INTERNAL_KEYS = frozenset(
         "delta.rowTrackingSuspended",
     }
 )
-
-_MIN_READER_VERSION = "delta.minReaderVersion"
-_MIN_WRITER_VERSION = "delta.minWriterVersion"
-_IGNORE_PROTOCOL_DEFAULTS = "delta.ignoreProtocolDefaults"
-_FEATURE_PREFIX = "delta.feature."
-_DIRECTIVE_KEYS = (_MIN_READER_VERSION, _MIN_WRITER_VERSION, _IGNORE_PROTOCOL_DEFAULTS)
-_HIGHEST_READER_VERSION, _HIGHEST_WRITER_VERSION = 3, 7
-
-# Keys by prefix that belong to a feature which lakelog does not write yet.
-_LATER_PREFIXES: Mapping[str, str] = {
-    "delta.coordinatedCommits.": "coordinatedCommits-preview",
-    "delta.redirectReaderWriter-preview": "redirectReaderWriter-preview",
-    "delta.redirectWriterOnly-preview": "redirectWriterOnly-preview",
-    "delta.universalFormat.": "universalFormat",
-}
-_KNOWN_KEYS = frozenset(descriptor.key for descriptor in DESCRIPTORS)
-_SPELLINGS: Mapping[str, str] = {key.lower(): key for key in (*_KNOWN_KEYS, *INTERNAL_KEYS, *_DIRECTIVE_KEYS)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directives:
-    """What is asked of the protocol by way of properties, which are not stored.
-
-    Attributes:
-        features: names as given, of ``delta.feature.<name> = supported``.
-        reader_version: ``delta.minReaderVersion``, 1 to 3; None when not given.
-        writer_version: ``delta.minWriterVersion``, 1 to 7.
-        ignore_defaults: ``delta.ignoreProtocolDefaults``: a new table starts from (1, 1), not from (1, 2).
-    """
-
-    features: tuple[str, ...] = ()
-    reader_version: int | None = None
-    writer_version: int | None = None
-    ignore_defaults: bool = False
-
-
-def canonical_key(key: str) -> str:
-    """A key as it is stored: those of Delta are known in any letter case; the user's own stay as they are."""
-    lower = key.lower()
-    for prefix in (_FEATURE_PREFIX, CONSTRAINT_PREFIX):
-        if lower.startswith(prefix):
-            return prefix + key[len(prefix) :]
-    return _SPELLINGS.get(lower, key)
-
-
-def canonical(configuration: Mapping[str, str], table: str) -> dict[str, str]:
-    """The configuration with its keys as they are stored.
-
-    Raises:
-        InvalidTablePropertyError: a key is given twice, in different letter case and with different values.
-    """
-    spelt: dict[str, str] = {}
-    for key, value in configuration.items():
-        name = canonical_key(key)
-        if spelt.setdefault(name, value) != value:
-            raise InvalidTablePropertyError(
-                f"Delta table {table}: the table property {name} is given twice, as {shown(spelt[name])} and as {shown(value)}. Leave one out."
-            )
-    return spelt
-
-
-def split_directives(configuration: Mapping[str, str], table: str) -> tuple[dict[str, str], Directives]:
-    """What is to be stored, and what is asked of the protocol.
-
-    Args:
-        configuration: keys from `canonical`.
-        table: the table's root, for messages.
-
-    Raises:
-        InvalidTablePropertyError: a feature with another value than ``supported``, a version that is none.
-    """
-    stored = {key: value for key, value in configuration.items() if not _is_directive(key)}
-    if len(stored) == len(configuration):
-        return stored, Directives()
-    features = []
-    for key, value in configuration.items():
-        if key.startswith(_FEATURE_PREFIX):
-            # delta-spark took "enabled" for it once.
-            if value.lower() not in ("supported", "enabled"):
-                raise InvalidTablePropertyError(
-                    f"Delta table {table}: the table property {key} is {shown(value)}, but must be 'supported'. A feature is taken away by "
-                    "dropFeatureSupport."
-                )
-            features.append(key[len(_FEATURE_PREFIX) :])
-    ignores = configuration.get(_IGNORE_PROTOCOL_DEFAULTS, "false")
-    if ignores.lower() not in ("true", "false"):
-        raise InvalidTablePropertyError(
-            f"Delta table {table}: the table property {_IGNORE_PROTOCOL_DEFAULTS} is {shown(ignores)}, but must be true or false."
-        )
-    return stored, Directives(
-        features=tuple(features),
-        reader_version=_version(configuration, _MIN_READER_VERSION, _HIGHEST_READER_VERSION, table),
-        writer_version=_version(configuration, _MIN_WRITER_VERSION, _HIGHEST_WRITER_VERSION, table),
-        ignore_defaults=ignores.lower() == "true",
-    )
-
-
-def _is_directive(key: str) -> bool:
-    return key in _DIRECTIVE_KEYS or key.startswith(_FEATURE_PREFIX)
-
-
-def _version(configuration: Mapping[str, str], key: str, highest: int, table: str) -> int | None:
-    text = configuration.get(key)
-    if text is None:
-        return None
-    if _WHOLE_NUMBER.fullmatch(text) is None or not 1 <= int(text) <= highest:
-        raise InvalidTablePropertyError(
-            f"Delta table {table}: the table property {key} is {shown(text)}, but must be a whole number from 1 to {highest}."
-        )
-    return int(text)
-
-
-def check_properties(configuration: Mapping[str, str], table: str, *, beside: Mapping[str, str] | None = None) -> None:
-    """Check properties that a table is to be given. Keys that do not begin with ``delta.`` are the user's own and pass.
-
-    Properties of features that are not there yet are checked by `lakelog.core.table_change`.
-
-    Args:
-        configuration: as it would be stored, directives included.
-        table: the table's root, for messages.
-        beside: the table's other properties, against which those given are held, but which are not checked themselves.
-
-    Raises:
-        InvalidTablePropertyError: an unknown ``delta.`` key (names the nearest known one), one that users may not set, a value that
-            cannot be parsed, or a log kept for less time than the deleted files it names.
-        UnsupportedFeatureError: keys of features that come later.
-    """
-    for key in configuration:
-        _check_key(key, table)
-    split_directives(configuration, table)
-    try:
-        for descriptor in DESCRIPTORS:
-            descriptor.of(configuration)
-    except InvalidTablePropertyError as error:
-        raise InvalidTablePropertyError(f"Delta table {table}: {error}") from None
-    if ISOLATION_LEVEL.of(configuration) == "SnapshotIsolation":
-        raise InvalidTablePropertyError(
-            f"Delta table {table}: the table property {ISOLATION_LEVEL.key} must not be SnapshotIsolation, which checks no append. "
-            "Use Serializable."
-        )
-    if SYMLINK_MANIFEST.of(configuration):
-        raise UnsupportedFeatureError(
-            f"Delta table {table}: {SYMLINK_MANIFEST.key} = true, a manifest with every commit, {_LATER}. Leave the property out.",
-            features=(SYMLINK_MANIFEST.key,),
-        )
-    if LOG_RETENTION.key in configuration or DELETED_FILE_RETENTION.key in configuration:
-        together = {**(beside or {}), **configuration}
-        if LOG_RETENTION.of(together) < DELETED_FILE_RETENTION.of(together):
-            raise InvalidTablePropertyError(
-                f"Delta table {table}: {LOG_RETENTION.key} is shorter than {DELETED_FILE_RETENTION.key}, but the log must be kept at least "
-                "as long as the files it names. Lengthen the one or shorten the other."
-            )
-
-
-def check_settable(keys: Iterable[str], table: str) -> None:
-    """Refuse keys that no statement may set or unset by itself, in any letter case.
-
-    Raises:
-        InvalidTablePropertyError: a CHECK constraint, or a property that lakelog keeps by itself.
-    """
-    for key in map(canonical_key, keys):
-        if key.startswith(CONSTRAINT_PREFIX):
-            raise InvalidTablePropertyError(
-                f"Delta table {table}: {key} is a CHECK constraint, which is no property to set or unset. Use ALTER TABLE ... ADD CONSTRAINT, "
-                "or DROP CONSTRAINT."
-            )
-        if key in INTERNAL_KEYS:
-            raise InvalidTablePropertyError(
-                f"Delta table {table}: {key} is not set by users; lakelog keeps it by itself. Leave the property out."
-            )
-
-
-def _check_key(key: str, table: str) -> None:
-    lower = key.lower()
-    if not lower.startswith("delta.") or key in _KNOWN_KEYS or _is_directive(key):
-        return
-    check_settable((key,), table)
-    feature = next((name for prefix, name in _LATER_PREFIXES.items() if lower.startswith(prefix.lower())), None)
-    if feature is not None:
-        raise UnsupportedFeatureError(
-            f"Delta table {table}: the table property {key} asks for {feature}, which {_LATER}. Leave the property out.",
-            features=(feature,),
-        )
-    nearest = difflib.get_close_matches(lower, sorted(_SPELLINGS), n=1, cutoff=0.0)
-    raise InvalidTablePropertyError(
-        f"Delta table {table}: there is no table property {key}. The nearest is {_SPELLINGS[nearest[0]]}; a property of your own "
-        "must not begin with 'delta.'."
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,44 +1,65 @@
-"""A frame in the shape of the table it goes to: columns by name, in the table's order and types, missing ones null at any depth."""
+"""A row in the shape of the table it goes to: columns by name, in the table's order and types, missing ones null or their default.
+
+Everything here is SQL text, which the JVM takes in one trip (`jvm.select_stages`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from lakelog.core.constraints import Length, Path, quoted
 from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType
 from lakelog.core.schema_compare import (
     ArrayColumn,
     CastColumn,
     ColumnPlan,
     CopyColumn,
+    DefaultColumn,
+    GeneratedColumn,
+    IdentityColumn,
     MapColumn,
     NullColumn,
     StructColumn,
 )
-
-NOT_NULL_VIOLATED = "lakelog: NOT NULL violated: "
-
-_SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+from lakelog.spark.expressions import sql_type
 
 
-def aligned(frame: DataFrame, given: StructType, schema: StructType, plans: Sequence[ColumnPlan]) -> DataFrame:
-    """The frame with exactly the table's columns; the frame itself where it has them already, for each column costs a trip to the JVM.
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A column of a projection: an expression, or without one the column of the source's name below it."""
 
-    A null in a field that is NOT NULL, also inside structs, makes the job fail with a message that starts with `NOT_NULL_VIOLATED`.
+    name: str
+    source: str
+    text: str | None = None
 
-    Args:
-        given: the frame's schema.
-        schema: the table's.
-        plans: how each of the table's columns is made, in its order.
-    """
-    as_it_is = given.names == schema.names and all(isinstance(plan, CopyColumn) and _never_violated(plan.field) for plan in plans)
-    if as_it_is:
-        return frame
-    built = [_built(plan, F.lit(None) if plan.source is None else column(plan.source)) for plan in plans]
-    checked = [_checked(value, field) for value, field in zip(built, schema.fields, strict=True)]
-    return frame.select(*(value.alias(field.name) for value, field in zip(checked, schema.fields, strict=True)))
+    def to_json(self) -> dict[str, str | None]:
+        """As StoredExpressions.select takes it."""
+        return {"name": self.name, "source": self.source, "text": self.text}
+
+
+def aligned(plan: ColumnPlan) -> Computed:
+    """A top-level column from the data's columns; not one that is generated and that the data lacks, nor an identity."""
+    if isinstance(plan, GeneratedColumn) and plan.given is not None:
+        return aligned(plan.given)
+    name = plan.field.name
+    if isinstance(plan, CopyColumn):
+        return Computed(name, plan.source)
+    return Computed(name, name, _built(plan, "" if plan.source is None else quoted(plan.source), 0))
+
+
+def computed(expression: str, field: StructField) -> str:
+    """An expression that the table keeps, cast to a field's type. On lines of its own, for it may end in a comment."""
+    return f"CAST((\n{expression}\n) AS {sql_type(field.type)})"
+
+
+def padded(field: StructField, lengths: Mapping[Path, Length]) -> str | None:
+    """A column with each char(n) in it padded with spaces, and spaces beyond the length of a char or a varchar cut off, as Spark does on
+    its own tables; None where it holds no such string. What is too long still stays as it is."""
+    return _padded(field.type, (field.name,), quoted(field.name), lengths)
 
 
 def column(name: str) -> Column:
@@ -46,60 +67,56 @@ def column(name: str) -> Column:
     return F.col(quoted(name))
 
 
-def quoted(name: str) -> str:
-    """A name in backticks, as SQL takes it."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _checked(value: Column, field: StructField) -> Column:
-    checked: Column | None = None
-    for path, violated in _violations(value, field, field.name):
-        failure = F.raise_error(F.lit(NOT_NULL_VIOLATED + path))
-        checked = F.when(violated, failure) if checked is None else checked.when(violated, failure)
-    return value if checked is None else checked.otherwise(value)
-
-
-def _never_violated(field: StructField) -> bool:
-    parts = field.type.fields if isinstance(field.type, StructType) else ()
-    return field.nullable and all(_never_violated(part) for part in parts)
-
-
-def _violations(value: Column, field: StructField, path: str) -> Iterator[tuple[str, Column]]:
-    if not field.nullable:
-        yield path, value.isNull()
-    if isinstance(field.type, StructType):
-        for part in field.type.fields:
-            for inner, violated in _violations(value.getField(part.name), part, f"{path}.{part.name}"):
-                yield inner, value.isNotNull() & violated
-
-
-def _built(plan: ColumnPlan, value: Column) -> Column:
+def _built(plan: ColumnPlan, value: str, depth: int) -> str:
     match plan:
         case CopyColumn():
             return value
         case CastColumn():
-            return value.cast(sql_type(plan.field.type))
+            return f"CAST({value} AS {sql_type(plan.field.type)})"
         case NullColumn():
-            return F.lit(None).cast(sql_type(plan.field.type))
+            return f"CAST(NULL AS {sql_type(plan.field.type)})"
+        case DefaultColumn():
+            return computed(plan.expression, plan.field)
         case StructColumn():
-            return F.when(value.isNotNull(), F.struct(*(_part(value, child).alias(child.field.name) for child in plan.children)))
+            return f"IF({value} IS NULL, NULL, {_struct([(_part(value, child, depth), child.field.name) for child in plan.children])})"
         case ArrayColumn():
-            return F.transform(value, lambda item: _built(plan.element, item))
+            item = f"lakelog_item_{depth}"
+            return f"transform({value}, {item} -> {_built(plan.element, item, depth + 1)})"
         case MapColumn():
-            keyed = F.transform_keys(value, lambda key, _: _built(plan.key, key))
-            return F.transform_values(keyed, lambda _, item: _built(plan.value, item))
+            key, item = f"lakelog_key_{depth}", f"lakelog_item_{depth}"
+            if not isinstance(plan.key, CopyColumn):
+                value = f"transform_keys({value}, ({key}, {item}) -> {_built(plan.key, key, depth + 1)})"
+            return f"transform_values({value}, ({key}, {item}) -> {_built(plan.value, item, depth + 1)})"
+        case GeneratedColumn() | IdentityColumn():
+            raise ValueError(f"column {plan.field.name} is computed, not built from the data")
 
 
-def _part(value: Column, child: ColumnPlan) -> Column:
-    return _built(child, F.lit(None) if child.source is None else value.getField(child.source))
+def _part(value: str, child: ColumnPlan, depth: int) -> str:
+    return _built(child, "" if child.source is None else f"{value}.{quoted(child.source)}", depth)
 
 
-def sql_type(data_type: DataType) -> str:
-    """A type as Spark's SQL writes it."""
+def _struct(parts: Sequence[tuple[str, str]]) -> str:
+    return f"STRUCT({', '.join(f'{text} AS {quoted(name)}' for text, name in parts)})"
+
+
+def _padded(data_type: DataType, path: Path, value: str, lengths: Mapping[Path, Length]) -> str | None:
+    length = lengths.get(path)
+    if length is not None:
+        limit = length.limit
+        if length.fixed:
+            return f"IF(length(rtrim({value})) <= {limit}, rpad({value}, {limit}, ' '), {value})"
+        return f"IF(length({value}) > {limit} AND length(rtrim({value})) <= {limit}, substring({value}, 1, {limit}), {value})"
+    if not any(path == other[: len(path)] for other in lengths):
+        return None
     if isinstance(data_type, StructType):
-        return f"struct<{','.join(f'{quoted(f.name)}:{sql_type(f.type)}' for f in data_type.fields)}>"
+        names = [(f, f"{value}.{quoted(f.name)}") for f in data_type.fields]
+        parts = [(_padded(f.type, (*path, f.name), text, lengths) or text, f.name) for f, text in names]
+        return f"IF({value} IS NULL, NULL, {_struct(parts)})"
+    key, item = f"lakelog_key_{len(path)}", f"lakelog_item_{len(path)}"
     if isinstance(data_type, ArrayType):
-        return f"array<{sql_type(data_type.element)}>"
-    if isinstance(data_type, MapType):
-        return f"map<{sql_type(data_type.key)},{sql_type(data_type.value)}>"
-    return _SQL_NAMES.get(str(data_type), str(data_type))
+        return f"transform({value}, {item} -> {_padded(data_type.element, (*path, 'element'), item, lengths)})"
+    assert isinstance(data_type, MapType)
+    keyed, valued = (_padded(t, (*path, n), p, lengths) for t, n, p in ((data_type.key, "key", key), (data_type.value, "value", item)))
+    if keyed is not None:
+        value = f"transform_keys({value}, ({key}, {item}) -> {keyed})"
+    return value if valued is None else f"transform_values({value}, ({key}, {item}) -> {valued})"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow.parquet as pq
@@ -12,17 +11,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakelog.core.actions import AddFile, Metadata, RemoveFile
-from lakelog.core.errors import ConstraintViolationError, WriteFailedError
+from lakelog.core.actions import AddCDCFile, AddFile, Metadata, Protocol, RemoveFile
+from lakelog.core.change_data import CHANGE_DATA_FOLDER, CHANGE_TYPE
+from lakelog.core.column_mapping import MappingMode, mapping_mode, physical_columns, physical_paths, physical_schema
+from lakelog.core.errors import WriteFailedError
 from lakelog.core.paths import decode_path, encode_path, parse_partition_path
-from lakelog.core.schema import DataType, StructType, parse_schema
+from lakelog.core.schema import DataType, PrimitiveType, StructField, StructType, parse_schema
 from lakelog.core.statistics import IndexedColumns, file_statistics, parse_column_names
 from lakelog.core.table_properties import TableProperties
 from lakelog.spark import jvm
-from lakelog.spark.aligning import NOT_NULL_VIOLATED, column
+from lakelog.spark.aligning import column
 from lakelog.spark.context import Context
 from lakelog.spark.footers import read_footers
 from lakelog.spark.transaction import discard, written_files
+from lakelog.spark.violations import explained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +34,13 @@ class NewFiles:
     Attributes:
         adds: one action per file that holds rows.
         uris: the same files as absolute URIs.
+        footers: of the same files.
         rows: in all of them.
     """
 
     adds: tuple[AddFile, ...]
     uris: tuple[str, ...]
+    footers: tuple[pq.FileMetaData, ...]
     rows: int
 
     @property
@@ -59,6 +63,9 @@ def write(
     metadata: Metadata,
     options: Mapping[str, str],
     description: str,
+    *,
+    protocol: Protocol,
+    data_change: bool = True,
 ) -> NewFiles:
     """Write a frame that already has the table's columns, in the table's order.
 
@@ -66,83 +73,168 @@ def write(
         metadata: of the table as it will be; gives schema, partition columns and properties.
         options: for Spark's Parquet writer.
         description: what Spark's UI calls the jobs.
+        protocol: of the table as it will be.
+        data_change: whether the rows are new to the table; False where they were only rearranged.
 
     Raises:
-        ConstraintViolationError: a null in a NOT NULL column.
+        ConstraintViolationError: a row that the table refuses, where the frame checks its rows (`checks.enforced`).
         WriteFailedError: a task failed, or the job was cancelled; says why.
         PySparkException: Spark's own error about the frame.
     """
-    schema = parse_schema(metadata.schema_json)
-    columns = metadata.partition_columns
-    laid_out = _laid_out(frame, schema, columns) if columns else frame
-    try:
-        lines = jvm.write_files(spark, laid_out, context.hadoop_root(root), len(columns), options, description)
-    except (PySparkException, Py4JJavaError) as error:
-        raise _explained(error, root, description) from None
-    files = [_Written(uri, int(size), int(time)) for uri, size, time in (line.split("\t") for line in lines.splitlines())]
+    layout = _Layout.of(metadata, protocol)
+    files = _run(context, spark, root, root, layout, frame, options, description)
     with written_files([file.uri for file in files]):
         footers = read_footers(spark, [file.uri for file in files])
-        return _new_files(root, schema, columns, TableProperties(metadata.configuration), files, footers)
+        indexed = layout.indexed(TableProperties(metadata.configuration))
+        adds, kept = [], []
+        for file, footer in zip(files, footers, strict=True):
+            if footer.num_rows == 0:
+                continue
+            relative = _relative(root, file.uri)
+            adds.append(
+                AddFile(
+                    path=encode_path(relative),
+                    partition_values=layout.partition_values(relative),
+                    size=file.size,
+                    modification_time=file.modification_time_ms,
+                    data_change=data_change,
+                    stats=file_statistics(footer, layout.in_files, indexed=indexed),
+                )
+            )
+            kept.append((file.uri, footer))
+    discard([file.uri for file, footer in zip(files, footers, strict=True) if footer.num_rows == 0])
+    return NewFiles(
+        adds=tuple(adds),
+        uris=tuple(uri for uri, _ in kept),
+        footers=tuple(footer for _, footer in kept),
+        rows=sum(footer.num_rows for _, footer in kept),
+    )
 
 
-def _laid_out(frame: DataFrame, schema: StructType, partition_columns: Sequence[str]) -> DataFrame:
-    """Data columns, then the partition columns as the texts that name their folders."""
-    ordered = [column(f.name) for f in schema.fields if f.name not in partition_columns]
-    folders = [_partition_text(column(name), schema.find((name,)).type).alias(name) for name in partition_columns]
-    return frame.select(*ordered, *folders)
+def write_change_files(
+    context: Context,
+    spark: SparkSession,
+    root: str,
+    frame: DataFrame,
+    metadata: Metadata,
+    options: Mapping[str, str],
+    description: str,
+    *,
+    protocol: Protocol,
+) -> tuple[tuple[AddCDCFile, ...], tuple[str, ...]]:
+    """Write rows that changed below ``_change_data`` (PROTOCOL.md, "Change Data Files").
+
+    Args:
+        frame: the table's columns in the table's order, then ``_change_type``; else as for `write`.
+
+    Returns:
+        One action per file that holds rows, and the same files as absolute URIs.
+
+    Raises:
+        WriteFailedError: a task failed, or the job was cancelled; says why.
+    """
+    layout = _Layout.of(metadata, protocol, StructField(CHANGE_TYPE, PrimitiveType("string")))
+    folder = f"{root.rstrip('/')}/{CHANGE_DATA_FOLDER}"
+    files = _run(context, spark, root, folder, layout, frame, options, description)
+    with written_files([file.uri for file in files]):
+        footers = read_footers(spark, [file.uri for file in files])
+        kept = [file for file, footer in zip(files, footers, strict=True) if footer.num_rows]
+        changes = [
+            AddCDCFile(
+                path=encode_path(_relative(root, file.uri)),
+                partition_values=layout.partition_values(_relative(folder, file.uri)),
+                size=file.size,
+                data_change=False,
+            )
+            for file in kept
+        ]
+    discard([file.uri for file, footer in zip(files, footers, strict=True) if footer.num_rows == 0])
+    return tuple(changes), tuple(file.uri for file in kept)
 
 
-def _explained(error: PySparkException | Py4JJavaError, root: str, description: str) -> Exception:
-    """Ours, where a constraint of the table or a task failed; else the class that PySpark has for it."""
-    _, found, column_name = str(error).partition(NOT_NULL_VIOLATED)
-    if found:
-        name = re.split(r"['\"\n]| SQLSTATE", column_name)[0].strip()
-        return ConstraintViolationError(
-            f"Delta table {root}: the data holds a null in column {name}, which is NOT NULL. Fill it or filter those rows; nothing "
-            "was written."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """Where the columns of a table go, by their logical and their physical names.
+
+    Attributes:
+        schema: of the table.
+        columns: its partition columns.
+        folders: what names the folders of each.
+        data: what goes into files: the other columns, and what else there is.
+        in_files: the same as files have it.
+        mode: whether names differ.
+    """
+
+    schema: StructType
+    columns: tuple[str, ...]
+    folders: tuple[str, ...]
+    data: tuple[str, ...]
+    in_files: StructType
+    mode: MappingMode
+
+    @classmethod
+    def of(cls, metadata: Metadata, protocol: Protocol, *more: StructField) -> _Layout:
+        schema, columns = parse_schema(metadata.schema_json), metadata.partition_columns
+        mode = mapping_mode(protocol, metadata.configuration)
+        data = StructType((*(f for f in schema.fields if f.name not in columns), *more))
+        return cls(
+            schema=schema,
+            columns=columns,
+            folders=physical_columns(schema, columns, mode),
+            data=data.names,
+            in_files=physical_schema(data, mode),
+            mode=mode,
         )
+
+    def indexed(self, properties: TableProperties) -> IndexedColumns:
+        """Which columns get statistics, by their physical names. The property names logical ones."""
+        told = properties.data_skipping_stats_columns
+        return IndexedColumns(
+            count=properties.data_skipping_num_indexed_cols,
+            names=None if told is None else physical_paths(self.schema, parse_column_names(told), self.mode),
+            string_prefix_length=properties.string_prefix_length,
+        )
+
+    def partition_values(self, relative: str) -> dict[str, str | None]:
+        """Those of a file, by its path below the folder that was written to."""
+        folder, _, _ = relative.rpartition("/")
+        return parse_partition_path(folder, self.folders) if self.columns else {}
+
+    def laid_out(self, frame: DataFrame) -> DataFrame:
+        """Data columns, then the partition columns as the texts that name their folders."""
+        if not self.columns:
+            return frame
+        ordered = [column(name) for name in self.data]
+        texts = [
+            _partition_text(column(name), self.schema.find((name,)).type).alias(folder)
+            for name, folder in zip(self.columns, self.folders, strict=True)
+        ]
+        return frame.select(*ordered, *texts)
+
+
+def _run(
+    context: Context,
+    spark: SparkSession,
+    root: str,
+    folder: str,
+    layout: _Layout,
+    frame: DataFrame,
+    options: Mapping[str, str],
+    description: str,
+) -> list[_Written]:
+    physical = None if layout.mode is MappingMode.NONE else layout.in_files.to_json()
+    try:
+        lines = jvm.write_files(layout.laid_out(frame), context.hadoop_root(folder), len(layout.columns), physical, options, description)
+    except (PySparkException, Py4JJavaError) as error:
+        raise explained(error, root, description, frame) or _failed(error, root, description) from None
+    return [_Written(uri, int(size), int(time)) for uri, size, time in (line.split("\t") for line in lines.splitlines())]
+
+
+def _failed(error: PySparkException | Py4JJavaError, root: str, description: str) -> Exception:
+    """Ours, where a task failed; else the class that PySpark has for it."""
     if isinstance(error, PySparkException):
         return error
     return WriteFailedError(f"Delta table {root}: the job failed ({description}); nothing was committed. It said: {jvm.root_cause(error)}")
-
-
-def _new_files(
-    root: str,
-    schema: StructType,
-    columns: Sequence[str],
-    properties: TableProperties,
-    files: Sequence[_Written],
-    footers: Sequence[pq.FileMetaData],
-) -> NewFiles:
-    data_schema = StructType(tuple(f for f in schema.fields if f.name not in columns))
-    names = properties.data_skipping_stats_columns
-    indexed = IndexedColumns(
-        count=properties.data_skipping_num_indexed_cols,
-        names=None if names is None else parse_column_names(names),
-        string_prefix_length=properties.string_prefix_length,
-    )
-    adds, uris, empty = [], [], []
-    rows = 0
-    for file, footer in zip(files, footers, strict=True):
-        if footer.num_rows == 0:
-            empty.append(file.uri)
-            continue
-        relative = _relative(root, file.uri)
-        folder, _, _ = relative.rpartition("/")
-        adds.append(
-            AddFile(
-                path=encode_path(relative),
-                partition_values=parse_partition_path(folder, columns) if columns else {},
-                size=file.size,
-                modification_time=file.modification_time_ms,
-                data_change=True,
-                stats=file_statistics(footer, data_schema, indexed=indexed),
-            )
-        )
-        uris.append(file.uri)
-        rows += footer.num_rows
-    discard(empty)
-    return NewFiles(adds=tuple(adds), uris=tuple(uris), rows=rows)
 
 
 def removal(add: AddFile, now_ms: int, *, data_change: bool = True) -> RemoveFile:

@@ -7,13 +7,15 @@ columns match in any case, also where ``spark.sql.caseSensitive`` is set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lakelog.core.constraints import quoted
 from lakelog.core.errors import InvalidExpressionError, UnsupportedTypeError
+from lakelog.core.field_metadata import CURRENT_DEFAULT, GENERATION_EXPRESSION
 from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, parse_schema
 from lakelog.spark import jvm
 
@@ -41,10 +43,21 @@ def references(spark: SparkSession, sql: str) -> tuple[tuple[str, ...], ...]:
     Raises:
         InvalidExpressionError: the text is no expression.
     """
+    return references_of(spark, (sql,))[0]
+
+
+def references_of(spark: SparkSession, texts: Sequence[str]) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """The `references` of several expressions, in one trip to the JVM.
+
+    Raises:
+        InvalidExpressionError: one of the texts is no expression.
+    """
     try:
-        return tuple(tuple(parts) for parts in orjson.loads(jvm.expression_references(spark, sql)))
+        told = orjson.loads(jvm.expression_references(spark, orjson.dumps(texts).decode()))
     except PySparkException as error:
-        raise InvalidExpressionError(f"{sql!r} is no SQL expression that Spark can parse: {reason(error)}. Correct it.") from None
+        which = texts[0] if len(texts) == 1 else next(text for text in texts if not _is_expression(spark, text))
+        raise InvalidExpressionError(f"{which!r} is no SQL expression that Spark can parse: {reason(error)}. Correct it.") from None
+    return tuple(tuple(tuple(parts) for parts in found) for found in told)
 
 
 def check_expression(
@@ -92,48 +105,30 @@ def check_condition(spark: SparkSession, sql: str, schema: StructType, table: st
         raise InvalidExpressionError(f"Delta table {table}: {what} ({sql}) is of type {found}, not boolean. Make it a condition.")
 
 
-def check_generation(spark: SparkSession, sql: str, schema: StructType, field: StructField, table: str, generated: frozenset[str]) -> None:
-    """Check the expression of a generated column: over columns that are not generated themselves, and of the column's very type.
+def check_columns(spark: SparkSession, schema: StructType, table: str) -> None:
+    """Check what the columns of a schema promise of their values: every generation expression, and every default, at the top level.
 
-    Args:
-        schema: the table's, with the generated columns.
-        field: the column.
-        generated: names of all generated columns.
+    A generation expression is over columns that are not generated themselves, says the same whenever and for whomever it runs, and is of
+    the column's very type. A default refers to no column; it is cast to the column's type as the values of an INSERT are.
 
     Raises:
-        InvalidExpressionError: as `check_expression`, or it asks for the time or the user, or is of another type.
+        InvalidExpressionError: one is not so; names the column.
     """
-    what = f"the generation expression of column {field.name}"
-    others = StructType(tuple(f for f in schema.fields if f.name not in generated and f.name != field.name))
-    found = check_expression(spark, sql, others, table, what, momentary=False)
-    # Their texts leave out nullability, which Spark's functions change as they like.
-    if str(found) != str(field.type):
-        raise InvalidExpressionError(
-            f"Delta table {table}: {what} ({sql}) is of type {found}, the column of type {field.type}. Cast the expression: "
-            f"CAST({sql} AS {sql_type(field.type)})."
-        )
-
-
-def check_default(spark: SparkSession, sql: str, field: StructField, table: str) -> None:
-    """Check a column's default: a value that refers to no column. It is cast to the column's type as an INSERT's values are.
-
-    Raises:
-        InvalidExpressionError: as `check_expression`, or it refers to a column, or has a type that does not become the column's.
-    """
-    what = f"the default of column {field.name}"
-    check_expression(spark, sql, StructType(), table, what, columns=False)
-    check_expression(spark, f"CAST({sql} AS {sql_type(field.type)})", StructType(), table, what, columns=False)
+    ordinary = StructType(tuple(f for f in schema.fields if GENERATION_EXPRESSION not in f.metadata))
+    for field in schema.fields:
+        generation, default = field.metadata.get(GENERATION_EXPRESSION), field.metadata.get(CURRENT_DEFAULT)
+        if generation is not None:
+            _check_generation(spark, str(generation), ordinary, field, table)
+        if default is not None:
+            what = f"the default of column {field.name}"
+            for sql in (str(default), f"CAST((\n{default}\n) AS {sql_type(field.type)})"):
+                check_expression(spark, sql, StructType(), table, what, columns=False)
 
 
 def reason(error: PySparkException) -> str:
     """The first line of what Spark says, without the plan and the place in the text."""
     text = str(error).strip().split("\n", 1)[0]
     return text.split(" SQLSTATE:")[0].rstrip(". ;")
-
-
-def quoted(name: str) -> str:
-    """A name in backticks, as SQL takes it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def sql_type(data_type: DataType) -> str:
@@ -145,6 +140,25 @@ def sql_type(data_type: DataType) -> str:
     if isinstance(data_type, MapType):
         return f"map<{sql_type(data_type.key)},{sql_type(data_type.value)}>"
     return _SQL_NAMES.get(str(data_type), str(data_type))
+
+
+def _check_generation(spark: SparkSession, sql: str, ordinary: StructType, field: StructField, table: str) -> None:
+    what = f"the generation expression of column {field.name}"
+    found = check_expression(spark, sql, ordinary, table, what, momentary=False)
+    # Their texts leave out nullability, which Spark's functions change as they like.
+    if str(found) != str(field.type):
+        raise InvalidExpressionError(
+            f"Delta table {table}: {what} ({sql}) is of type {found}, the column of type {field.type}. Cast the expression: "
+            f"CAST({sql} AS {sql_type(field.type)})."
+        )
+
+
+def _is_expression(spark: SparkSession, text: str) -> bool:
+    try:
+        references(spark, text)
+    except InvalidExpressionError:
+        return False
+    return True
 
 
 def _plain(schema: StructType) -> StructType:

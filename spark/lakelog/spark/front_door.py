@@ -28,14 +28,14 @@ from lakelog.core.errors import (
     UnsupportedOperationError,
 )
 from lakelog.core.predicates import TRUE
-from lakelog.core.schema import StructType
-from lakelog.spark import delete, jvm, listing, reading, write
+from lakelog.spark import alter, delete, grammar, jvm, listing, reading, write
+from lakelog.spark.change_feed import ChangeFeeds, is_asked_for
 from lakelog.spark.conditions import parse_filters
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.spark.exceptions import pyspark_error
 from lakelog.spark.options import WriteRequest
-from lakelog.spark.reading import Travel
+from lakelog.spark.reading import Analysed, Travel
 from lakelog.spark.transaction import nested
 
 _log = logging.getLogger(__name__)
@@ -66,11 +66,12 @@ class FrontDoor:
     def __init__(self, context: Context, secret: str) -> None:
         self._context = context
         self._secret = secret
+        self._changes = ChangeFeeds(context)
         self.open = True
         self.disabled: set[str] = set()
         self._errors: OrderedDict[str, BaseException] = OrderedDict()
         self._error_ids = itertools.count(1)
-        self._analysed: OrderedDict[str, tuple[StructType, tuple[str, ...]]] = OrderedDict()
+        self._analysed: OrderedDict[str, Analysed] = OrderedDict()
         self._lock = threading.Lock()
         self._answers: Mapping[str, Callable[[SparkSession, Any, Any, Any], object]] = {
             "read": self._read,
@@ -81,6 +82,8 @@ class FrontDoor:
             "exists": self._exists,
             "refuse": self._refuse,
             "delete": self._delete,
+            "parse": self._parse,
+            "alter": self._alter,
         }
 
     def apply(self, header: str, first: Any, second: Any, third: Any) -> object:
@@ -128,7 +131,7 @@ class FrontDoor:
             return SessionNotEnabledError(CLOSED)
         if "FILE_NOT_EXIST" not in message and "FileNotFoundException" not in message:
             return None
-        for held in self._context.logs.all_held():
+        for held in (*self._context.logs.all_held(), *self._changes.all_held()):
             root = held.snapshot.root
             found = listing.named_file(message, held.snapshot)
             if found is not None:
@@ -150,7 +153,10 @@ class FrontDoor:
 
     def _read(self, spark: SparkSession, options: str, _second: object, _third: object) -> str:
         given = _lowered(options)
-        path, travel = reading.travel_of(self._path(given, "read"), given, self._context.zone(spark))
+        path = self._path(given, "read")
+        if is_asked_for(given, path):
+            return self._changes.described(spark, path, given)
+        path, travel = reading.travel_of(path, given, self._context.zone(spark))
         return self._described(spark, path, travel)
 
     def _described(self, spark: SparkSession, path: str, travel: Travel) -> str:
@@ -160,7 +166,7 @@ class FrontDoor:
 
     def _tell(self, held: HeldSnapshot, travel: Travel) -> str:
         with self._lock:
-            self._analysed[reading.schema_id(held.snapshot)] = (held.snapshot.schema, held.snapshot.partition_columns)
+            self._analysed[reading.schema_id(held.snapshot)] = Analysed.of(held.snapshot)
             while len(self._analysed) > _KEPT_SCHEMAS:
                 self._analysed.popitem(last=False)
         return reading.describe(held, travel, self._context.hadoop_root(held.snapshot.root))
@@ -190,7 +196,7 @@ class FrontDoor:
         return listing.answer(held, predicate, with_files=held.id not in orjson.loads(known))
 
     def _snapshot(self, root: str, version: str | None, snapshot_id: str | None) -> HeldSnapshot:
-        held = self._context.logs.find(snapshot_id) if snapshot_id else None
+        held = (self._context.logs.find(snapshot_id) or self._changes.find(snapshot_id)) if snapshot_id else None
         if held is not None:
             return held
         return self._context.logs.pinned(root, int(version)) if version is not None else self._context.logs.newest(root)
@@ -199,8 +205,8 @@ class FrontDoor:
         if reading.schema_id(held.snapshot) == analysed:
             return
         with self._lock:
-            schema, partition_columns = self._analysed.get(analysed, (None, ()))
-        if schema is None or partition_columns != held.snapshot.partition_columns or not _still_reads(schema, held.snapshot.schema):
+            before = self._analysed.get(analysed)
+        if before is None or not before.still_reads(held.snapshot):
             raise MetadataChangedException(
                 f"Delta table {held.snapshot.root}: the schema changed since this DataFrame was made, and version {held.snapshot.version} "
                 "cannot be read with the old one. Read the table again."
@@ -226,6 +232,15 @@ class FrontDoor:
 
     def _delete(self, spark: SparkSession, root: str, told: str, search: Any) -> int:
         return delete.delete(self._context, spark, self._context.local_root(root), told, search)
+
+    def _parse(self, _spark: SparkSession, text: str, tokens: str, _third: object) -> str | None:
+        found = grammar.parse(text, [grammar.Token(*token) for token in orjson.loads(tokens)])
+        if found is None:
+            return None
+        return orjson.dumps({"table": found.table, "command": found.command, "change": found.change}).decode()
+
+    def _alter(self, spark: SparkSession, root: str, changes: str, _third: object) -> None:
+        alter.alter(self._context, spark, self._context.local_root(root), orjson.loads(changes))
 
     @staticmethod
     def _path(options: Mapping[str, str], verb: str) -> str:
@@ -265,11 +280,14 @@ CLOSED = (
 _REMEDIES = {
     "DESCRIBE HISTORY": "DeltaTable.forPath(spark, path).history() shows it.",
     "DESCRIBE DETAIL": "DeltaTable.forPath(spark, path).detail() shows it.",
+    "ALTER TABLE ... ADD CONSTRAINT": "Name it, and give it as a condition: ALTER TABLE ... ADD CONSTRAINT name CHECK (condition).",
+    "SET NOT NULL for one of several columns": "Give each column a statement of its own.",
     "SHOW PARTITIONS": "Select the distinct values of the partition columns.",
     "a relative path in SQL": "Give the absolute path of the table.",
     "reading a stream": 'Read it with spark.read.format("delta").',
     "writing a stream": 'Use foreachBatch and write each batch with df.write.format("delta").',
     "a dynamic partition overwrite": "Delete the partitions first, then append.",
+    "DELETE from a view that is not the table itself": "Delete from the table: DELETE FROM delta.`path`.",
     "UPDATE": "Until then, overwrite the table with the changed rows.",
     "MERGE": "Until then, join in a DataFrame and overwrite the table.",
     "TRUNCATE TABLE": "DELETE FROM without a condition does the same.",
@@ -290,8 +308,3 @@ def refusal(statement: str, table: str) -> str:
 
 def _lowered(options: str) -> dict[str, str]:
     return {str(name).lower(): str(value) for name, value in orjson.loads(options).items()}
-
-
-def _still_reads(before: StructType, now: StructType) -> bool:
-    fields = {field.name: field.type for field in now.fields}
-    return all(fields.get(field.name) == field.type for field in before.fields)

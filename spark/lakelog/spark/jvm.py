@@ -49,7 +49,11 @@ _EXTENSION_POINTS = {
     "check": ("injectCheckRule", "checkRuleBuilders"),
     "pin": ("injectPreCBORule", "preCBORules"),
     "strategies": ("injectPlannerStrategy", "plannerStrategyBuilders"),
+    "parser": ("injectParser", "parserBuilders"),
 }
+_PARSER = "org.apache.spark.sql.catalyst.parser.ParserInterface"
+# Where OwnParser takes in what Spark's parsers do on some releases alone.
+_PARSER_MARK = "  // the rest of ParserInterface"
 
 
 def minor_of(spark: SparkSession) -> str:
@@ -66,11 +70,12 @@ def minor_of(spark: SparkSession) -> str:
     return minor
 
 
-def java_sources(differences: Collection[str]) -> str:
+def java_sources(differences: Collection[str], parser_methods: str = "") -> str:
     """All shells as one compilation unit: their imports together, then one class after the other.
 
     Args:
         differences: the probes that said yes, of those that `_DIFFERENCES` lists.
+        parser_methods: of OwnParser, beside those in its source.
     """
     imports: set[str] = set()
     classes = []
@@ -81,6 +86,7 @@ def java_sources(differences: Collection[str]) -> str:
         for difference in differences:
             for ours, theirs in _DIFFERENCES[difference]:
                 text = text.replace(ours, theirs)
+        text = text.replace(_PARSER_MARK, parser_methods)
         body = []
         for line in text.splitlines():
             if line.startswith("import "):
@@ -132,13 +138,30 @@ class Jvm:
             found.append("write takes a callback")
         return found
 
+    def _parser_methods(self) -> str:
+        """Methods of this Spark's parsers that OwnParser does not write out, handed on to the parser behind it."""
+        source = resources.files("lakelog.spark").joinpath("java", "OwnParser.java").read_text(encoding="utf-8")
+        made = []
+        for method in self._loader().loadClass(_PARSER).getMethods():
+            name = str(method.getName())
+            if f" {name}(String text)" in source or self.jvm.java.lang.reflect.Modifier.isStatic(method.getModifiers()):
+                continue
+            types = [str(kind.getCanonicalName()) for kind in method.getParameterTypes()]
+            thrown = ", ".join(str(kind.getCanonicalName()) for kind in method.getExceptionTypes())
+            parameters = ", ".join(f"{kind} a{i}" for i, kind in enumerate(types))
+            head = f"  public {method.getReturnType().getCanonicalName()} {name}({parameters}){' throws ' + thrown if thrown else ''}"
+            # Spark parses by this one where it is given parameters, and on some releases always.
+            own = "LogicalPlan own = own(a0); if (own != null) return own; " if name == "parsePlanWithParameters" else ""
+            made.append(f"{head} {{ {own}return spark.{name}({', '.join(f'a{i}' for i in range(len(types)))}); }}")
+        return "\n".join(made)
+
     def _compile(self, spark: SparkSession) -> Path:
         """Compile into a folder of mode 0700 below Spark's own files, which Spark removes when the application stops."""
         compiler = self.jvm.org.codehaus.janino.SimpleCompiler()
         loader = self._loader()
         compiler.setParentClassLoader(loader)
         try:
-            compiler.cook(java_sources(self._differences()))
+            compiler.cook(java_sources(self._differences(), self._parser_methods()))
         except py4j.protocol.Py4JJavaError as error:
             raise StoreConfigurationError(
                 f"lakelog's shells do not compile on Spark {spark.version}: {root_cause(error)}. "
@@ -215,9 +238,12 @@ class Jvm:
         for known in self._extended:
             if known.extensions.equals(extensions):
                 return known
-        made = _Extended(extensions, {kind: self.package.Builder(kind) for kind in _EXTENSION_POINTS})
+        made = _Extended(extensions, {kind: self._builder(kind) for kind in _EXTENSION_POINTS})
         self._extended.append(made)
         return made
+
+    def _builder(self, kind: str) -> Any:
+        return self.package.OwnParserBuilder() if kind == "parser" else self.package.Builder(kind)
 
     def forget_files(self) -> None:
         """Drop the file lists that the JVM keeps."""
@@ -369,11 +395,16 @@ def rebalanced(frame: DataFrame, spark: SparkSession, columns: Sequence[str], si
 
 
 def write_files(
-    spark: SparkSession, frame: DataFrame, root: str, partition_columns: int, options: Mapping[str, str], description: str
+    frame: DataFrame, root: str, partition_columns: int, physical: str | None, options: Mapping[str, str], description: str
 ) -> str:
-    """Run FileFormatWriter; a line ``uri TAB size TAB modification time`` per file of the winning tasks. One trip."""
+    """Run FileFormatWriter; a line ``uri TAB size TAB modification time`` per file of the winning tasks. One trip.
+
+    Args:
+        partition_columns: so many columns from the right become folders.
+        physical: the schema, as JSON, that names the others in the files; None where they keep their names.
+    """
     jvm: Any = SparkContext._jvm
-    return str(jvm.lakelog.DeltaWriter.write(dataset_of(frame), root, partition_columns, dict(options), description))
+    return str(jvm.lakelog.DeltaWriter.write(dataset_of(frame), root, partition_columns, physical, dict(options), description))
 
 
 def row_search(frame: DataFrame) -> Any:
@@ -382,10 +413,10 @@ def row_search(frame: DataFrame) -> Any:
     return jvm.lakelog.RowSearch.of(dataset_of(frame))
 
 
-def expression_references(spark: SparkSession, sql: str) -> str:
-    """The columns that an SQL expression speaks of: ``[[part of a name, ...], ...]`` as JSON."""
+def expression_references(spark: SparkSession, texts: str) -> str:
+    """For each SQL expression of a JSON array the columns that it speaks of: ``[[part of a name, ...], ...]``. One trip."""
     jvm: Any = SparkContext._jvm
-    return str(jvm.lakelog.StoredExpressions.references(jsession(spark), sql))
+    return str(jvm.lakelog.StoredExpressions.references(jsession(spark), texts))
 
 
 def expression_facts(spark: SparkSession, sql: str, schema: str) -> str:
@@ -394,10 +425,59 @@ def expression_facts(spark: SparkSession, sql: str, schema: str) -> str:
     return str(jvm.lakelog.StoredExpressions.describe(jsession(spark), sql, schema))
 
 
-def select_texts(frame: DataFrame, spark: SparkSession, texts: Sequence[str]) -> DataFrame:
-    """A frame of SQL expressions, each with its alias, over a frame's columns, whose names match in any case. One trip."""
+def select_stages(frame: DataFrame, spark: SparkSession, stages: str) -> DataFrame:
+    """A frame computed in stages of SQL expressions, as StoredExpressions.select takes them in JSON. One trip."""
     jvm: Any = SparkContext._jvm
-    return frame_from(jvm.lakelog.StoredExpressions.select(dataset_of(frame), list(texts)), spark)
+    return frame_from(jvm.lakelog.StoredExpressions.select(dataset_of(frame), stages), spark)
+
+
+def violators(frame: DataFrame, condition: str, columns: str, partition: int, limit: int, description: str) -> str:
+    """Rows of a checked frame that fail a condition, as Violators tells them: a JSON array of texts, ``columns`` evaluated for each."""
+    jvm: Any = SparkContext._jvm
+    return str(jvm.lakelog.Violators.violators(dataset_of(frame), condition, columns, partition, limit, description))
+
+
+def messages(error: Exception) -> list[str]:
+    """What an error of Spark's says, and every Java exception under it."""
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    found = [str(error)]
+    for _ in range(20):
+        if cause is None:
+            break
+        found.append(str(cause.getMessage()))
+        cause = cause.getCause()
+    return found
+
+
+def table_name(spark: SparkSession, name: str) -> str:
+    """What a name of a table stands for, as Tables tells it in JSON."""
+    jvm: Any = SparkContext._jvm
+    return str(jvm.lakelog.Tables.describe(jsession(spark), name))
+
+
+def register_table(spark: SparkSession, database: str, table: str, location: str, *, managed: bool) -> None:
+    """Enter a Delta table in the session catalog by its place."""
+    jvm: Any = SparkContext._jvm
+    jvm.lakelog.Tables.register(jsession(spark), database, table, location, managed)
+
+
+def stranger(spark: SparkSession, location: str) -> str | None:
+    """The name of something in a folder that is no Delta log; None where there is nothing, or no folder."""
+    jvm: Any = SparkContext._jvm
+    found = jvm.lakelog.Tables.stranger(jsession(spark), location)
+    return None if found is None else str(found)
+
+
+def field_json(spark: SparkSession, name: str, sql_type: str) -> str:
+    """A schema of one nullable field, its type given in SQL, as Spark's JSON."""
+    jvm: Any = SparkContext._jvm
+    return str(jvm.lakelog.Tables.field(jsession(spark), name, sql_type))
+
+
+def stored_schema(schema: str) -> str:
+    """A schema as tables hold it: strings with a length are strings, and the length is in their field's metadata."""
+    jvm: Any = SparkContext._jvm
+    return str(jvm.lakelog.Tables.stored(schema))
 
 
 def install_error_translation(translate: Callable[[str], BaseException | None], foreign: Callable[[str], BaseException | None]) -> None:

@@ -18,6 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakelog.core.column_mapping import physical_predicate
 from lakelog.core.data_skipping import classify
 from lakelog.core.partition_values import parse_partition_column
 from lakelog.core.paths import absolute_uris, canonical_key, decode_path
@@ -38,7 +39,11 @@ def classified(held: HeldSnapshot, predicate: Predicate) -> np.ndarray[tuple[int
     """One of NEVER, MAYBE, ALWAYS per file of the snapshot, in the order of its files table."""
     snapshot = held.snapshot
     verdicts = classify(
-        snapshot.files, predicate, schema=snapshot.schema, partition_columns=snapshot.partition_columns, parsed=held.parsed_bounds
+        snapshot.files,
+        physical_predicate(predicate, snapshot.schema, snapshot.mapping),
+        schema=snapshot.physical_schema,
+        partition_columns=snapshot.physical_partition_columns,
+        parsed=held.parsed_bounds,
     )
     return np.asarray(verdicts.to_numpy(zero_copy_only=False), dtype=np.int8)
 
@@ -83,7 +88,7 @@ def answer(held: HeldSnapshot, predicate: Predicate, *, with_files: bool) -> byt
 def _files(snapshot: Snapshot) -> tuple[bytes, bytes]:
     files = snapshot.files
     values: Any = files["partitionValues"].combine_chunks()
-    tuples, tuple_of = partition_tuples(values, snapshot.schema, snapshot.partition_columns)
+    tuples, tuple_of = partition_tuples(values, snapshot.physical_schema, snapshot.physical_partition_columns)
     join: Any = pc.binary_join_element_wise
     modified: Any = files["modificationTime"]
     times: Any = pc.fill_null(modified, 0)
@@ -101,7 +106,7 @@ def _files(snapshot: Snapshot) -> tuple[bytes, bytes]:
 
 
 def partition_tuples(values: pa.MapArray[Any, Any], schema: StructType, columns: Sequence[str]) -> tuple[list[list[object]], pa.Array[Any]]:
-    """The distinct partition tuples, typed as the JVM reads them, and each file's number among them."""
+    """The distinct partition tuples, typed as the JVM reads them, and each file's number among them; columns by their physical names."""
     if not columns:
         return [[]], pa.array(np.zeros(len(values), np.int32))
     texts = [pc.map_lookup(values, name, "first") for name in columns]

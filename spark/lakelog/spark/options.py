@@ -201,7 +201,7 @@ def _bytes(text: str | None) -> int:
     found = _BYTES.fullmatch(text.strip().lower())
     if found is None or int(found[1]) == 0:
         raise InvalidOptionError(f"The session conf {PREFIXES[0]}optimizeWrite.binSize must be a size such as 512m, not {text!r}.")
-    return int(found[1]) * 1024 ** ("bkmgt".index(found[2]) if found[2] else 2)
+    return int(found[1]) << 10 * ("bkmgt".index(found[2]) if found[2] else 2)
 
 
 def parquet_options(configuration: Mapping[str, str], given: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 import orjson
 
+from lakelog.core.column_mapping import MappingMode, physical_schema
 from lakelog.core.errors import InvalidOptionError
-from lakelog.core.schema import StructField, StructType
+from lakelog.core.field_metadata import CURRENT_DEFAULT, user_schema
+from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType, parse_schema
 from lakelog.core.snapshot import Snapshot
 from lakelog.spark.delta_logs import DeltaLogs, HeldSnapshot
 
 _AT_VERSION = re.compile(r"^(?P<path>.+)@[vV](?P<version>\d+)$")
 _AT_TIMESTAMP = re.compile(r"^(?P<path>.+)@(?P<timestamp>\d{17})$")
-_REFUSED_READ_OPTIONS = {"readchangefeed": "the change data feed", "readchangedata": "the change data feed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +47,6 @@ def travel_of(path: str, options: Mapping[str, str], zone: str) -> tuple[str, Tr
     Raises:
         InvalidOptionError: a number or time that cannot be parsed, or more than one of suffix and options.
     """
-    for name, feature in _REFUSED_READ_OPTIONS.items():
-        if options.get(name, "false").lower() == "true":
-            raise InvalidOptionError(f"Delta table {path}: reading {feature} comes with a later release; leave out the option {name}.")
     asked: list[Travel] = []
     if found := _AT_VERSION.match(path):
         path, asked = found["path"], [Travel(version=int(found["version"]))]
@@ -113,25 +112,93 @@ def resolve(logs: DeltaLogs, root: str, travel: Travel) -> HeldSnapshot:
 def describe(held: HeldSnapshot, travel: Travel, hadoop_root: str) -> str:
     """What the JVM needs for a relation and for a table of the catalog, as JSON."""
     snapshot = held.snapshot
-    partitions = StructType(tuple(_partition_field(snapshot, name) for name in snapshot.partition_columns))
+    schema = user_schema(snapshot.schema)
+    mapped = snapshot.mapping is not MappingMode.NONE
     pinned = travel != Travel()
     told = {
         "root": hadoop_root,
         "version": str(snapshot.version) if pinned else None,
         "schemaId": schema_id(snapshot),
-        "schema": snapshot.schema.to_json(),
-        "partitions": partitions.to_json(),
+        "schema": schema.to_json(),
+        "columns": _catalog_schema(snapshot.schema, schema).to_json(),
+        "partitions": StructType(tuple(schema.find((name,)) for name in snapshot.partition_columns)).to_json(),
+        "physical": snapshot.physical_schema.to_json() if mapped else None,
+        "byId": snapshot.mapping is MappingMode.ID,
         "bytes": snapshot.size_in_bytes,
         "properties": {"provider": "delta", "location": hadoop_root, **snapshot.metadata.configuration},
     }
     return orjson.dumps(told).decode()
 
 
-def _partition_field(snapshot: Snapshot, name: str) -> StructField:
-    return snapshot.schema.find((name,))
+def _catalog_schema(schema: StructType, shown: StructType) -> StructType:
+    """What readers are shown, and the defaults of top-level columns, which Spark puts in where an INSERT leaves a column out."""
+    defaults = [{k: v for k, v in field.metadata.items() if k == CURRENT_DEFAULT} for field in schema.fields]
+    return StructType(
+        tuple(
+            replace(field, metadata={**field.metadata, **default}) if default else field
+            for field, default in zip(shown.fields, defaults, strict=True)
+        )
+    )
 
 
 def schema_id(snapshot: Snapshot) -> str:
-    """Equal for equal schemas and partition columns."""
-    text = snapshot.schema.to_json() + "\n" + "\n".join(snapshot.partition_columns)
+    """Equal for tables that plans cannot tell apart by schema: what readers are shown, where it stands in files, partition columns."""
+    return _schema_id(snapshot.metadata.schema_json, snapshot.mapping, snapshot.partition_columns)
+
+
+@lru_cache(maxsize=256)
+def _schema_id(schema_json: str, mode: MappingMode, partition_columns: tuple[str, ...]) -> str:
+    schema = parse_schema(schema_json)
+    where = "" if mode is MappingMode.NONE else f"{mode} {physical_schema(schema, mode).to_json()}"
+    text = "\n".join((user_schema(schema).to_json(), where, *partition_columns))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysed:
+    """What a plan was made of: columns with their types, and where files have them.
+
+    Attributes:
+        fields: by name, the field as readers see it and as files have it, without metadata.
+        partition_columns: in the table's order.
+    """
+
+    fields: Mapping[str, tuple[StructField, StructField]]
+    partition_columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Analysed:
+        """Of a table as a plan sees it."""
+        pairs = zip(_bare(snapshot.schema).fields, _bare(snapshot.physical_schema).fields, strict=True)
+        return cls(fields={field.name: (field, there) for field, there in pairs}, partition_columns=snapshot.partition_columns)
+
+    def still_reads(self, snapshot: Snapshot) -> bool:
+        """Whether a plan that was made then reads the table as it is now: its columns are all there, of the same types and under the same
+        names in files, and partition values are found by the same columns."""
+        now = Analysed.of(snapshot)
+        if self.partition_columns != now.partition_columns:
+            return False
+        for name, (before, there_before) in self.fields.items():
+            field, there = now.fields.get(name, (None, None))
+            # A plan that may meet nulls does not mind that there are none any more.
+            if field is None or there is None or (field.nullable and not before.nullable):
+                return False
+            if (field.type, there.name, there.type) != (before.type, there_before.name, there_before.type):
+                return False
+        return True
+
+
+def _bare(schema: StructType) -> StructType:
+    return StructType(tuple(StructField(field.name, _bare_type(field.type), field.nullable) for field in schema.fields))
+
+
+def _bare_type(data_type: DataType) -> DataType:
+    match data_type:
+        case StructType():
+            return _bare(data_type)
+        case ArrayType(element):
+            return replace(data_type, element=_bare_type(element))
+        case MapType(key, value):
+            return replace(data_type, key=_bare_type(key), value=_bare_type(value))
+        case _:
+            return data_type

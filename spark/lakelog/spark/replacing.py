@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 
 from lakelog.core.actions import AddFile
 from lakelog.core.commit import Reads
+from lakelog.core.constraints import quoted
 from lakelog.core.errors import ColumnNotFoundError, InvalidOptionError
 from lakelog.core.partition_values import parse_partition_column
 from lakelog.core.predicates import Column, Comparison, IsNull, Literal, Predicate, conjunction, disjunction
@@ -26,7 +28,6 @@ from lakelog.core.schema import DataType, PrimitiveType
 from lakelog.core.snapshot import Snapshot
 from lakelog.core.statistics import parse_column_names
 from lakelog.spark import jvm
-from lakelog.spark.aligning import quoted
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.spark.options import Kind, Replacement
@@ -110,8 +111,8 @@ def using_columns(replacement: Replacement, snapshot: Snapshot) -> tuple[str, ..
             raise ColumnNotFoundError(f"there is no column {', '.join(unknown)}; there are {', '.join(snapshot.schema.names)}")
     except (ColumnNotFoundError, ValueError) as error:
         raise InvalidOptionError(
-            f"Delta table {snapshot.root}: the write option replaceUsing={replacement.text} must list columns of the table and of the data, "
-            f"separated by commas: {str(error).rstrip('.')}."
+            f"Delta table {snapshot.root}: the write option replaceUsing={replacement.text} must list columns of the table and of the "
+            f"data, separated by commas: {str(error).rstrip('.')}."
         ) from None
     return tuple(dict.fromkeys(known[name.lower()] for name in names))
 
@@ -142,7 +143,7 @@ def replaced_all(held: HeldSnapshot) -> Removal:
     return removal_of_all(held, Reads(whole_table=True))
 
 
-def _search(frame: DataFrame, text: str, replacement: Replacement, root: str) -> object:
+def _search(frame: DataFrame, text: str, replacement: Replacement, root: str) -> Any:
     try:
         search = jvm.row_search(frame.where(F.expr(text)))
     except PySparkException as error:

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakelog.core.actions import AddCDCFile, AddFile, RemoveFile
+from lakelog.core.change_data import CHANGE_TYPE
 from lakelog.core.commit import Reads
 from lakelog.spark import data_files, jvm, listing
 from lakelog.spark.conditions import Node, predicate_of
@@ -32,7 +33,6 @@ from lakelog.spark.options import parquet_options
 from lakelog.spark.transaction import written_files
 
 Mask = npt.NDArray[np.bool_]
-CHANGE_TYPE = "_change_type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,9 @@ def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, conditio
     kept = search.survivors(held.id, _bytes(rewrite)) if positions is None else search.survivorsOf(positions, held.id, _bytes(rewrite))
     options = parquet_options(snapshot.metadata.configuration)
     writing = f"{name}: write the files without them"
-    files = data_files.write(context, spark, snapshot.root, jvm.frame_from(kept, spark), snapshot.metadata, options, writing)
+    files = data_files.write(
+        context, spark, snapshot.root, jvm.frame_from(kept, spark), snapshot.metadata, options, writing, protocol=snapshot.protocol
+    )
     with written_files(files.uris):
         changes, change_uris = _changes(context, spark, held, search, positions, whole | rewrite, name)
     with written_files((*files.uris, *change_uris)):
@@ -190,7 +192,9 @@ def _changes(
     frame = jvm.frame_from(gone, spark).withColumn(CHANGE_TYPE, F.lit("delete"))
     options = parquet_options(snapshot.metadata.configuration)
     writing = f"{name}: write the rows that went as change data"
-    return data_files.write_change_files(context, spark, snapshot.root, frame, snapshot.metadata, options, writing)
+    return data_files.write_change_files(
+        context, spark, snapshot.root, frame, snapshot.metadata, options, writing, protocol=snapshot.protocol
+    )
 
 
 def _summed(held: HeldSnapshot, reads: Reads, removed: Mask, counts: npt.NDArray[np.int64], metrics: Mapping[str, int]) -> Removal:

@@ -1,51 +1,78 @@
 """``df.write.format("delta")``: what the write means for the table, then files, then one commit.
 
-An append of rows from elsewhere is blind: it reads nothing of the table. An overwrite, and an append of rows that come from the table
-itself, depend on all of the version that they read: they follow no commit that added or removed files, but for blind appends to a
-WriteSerializable table.
+An append of rows from elsewhere is blind: it reads nothing of the table. An overwrite depends on what it replaces, an append of rows that
+come from the table itself on all of the version that it read: they follow no commit that added or removed such rows, but for blind
+appends to a WriteSerializable table.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from lakelog.core import commit_info
-from lakelog.core.actions import Action, Metadata, Protocol
+from lakelog.core.actions import Action, AddCDCFile, AddFile, Metadata
+from lakelog.core.change_data import CHANGE_TYPE
 from lakelog.core.commit import NO_VERSION, CommitAttempt, Reads
+from lakelog.core.constraints import Constraint
 from lakelog.core.errors import (
     ConcurrentWriteException,
+    InvalidOptionError,
     NotADeltaTableError,
     TableExistsError,
     UnsupportedOperationError,
     UnsupportedTypeError,
 )
-from lakelog.core.schema import StructType, check_creatable, nullable_schema, parse_schema, walk
-from lakelog.core.schema_compare import check_partition_columns, check_same_partitioning, compare_for_write
-from lakelog.core.table_features import check_writable, protocol_for_new_table
-from lakelog.core.table_properties import check_properties
+from lakelog.core.metadata_update import MetadataUpdate, SchemaRequest, update_for_write
+from lakelog.core.schema import StructType, parse_schema
+from lakelog.core.table_features import check_writable
 from lakelog.spark import data_files, jvm
-from lakelog.spark.aligning import aligned
+from lakelog.spark.checks import enforced
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.spark.idempotent import IdempotentWrite
-from lakelog.spark.options import WriteRequest, default_properties, parquet_options, user_metadata
+from lakelog.spark.identity import advanced
+from lakelog.spark.options import Kind, WriteRequest, default_properties, parquet_options, user_metadata
+from lakelog.spark.replacing import Predicated, replaced_all, replaced_by_match, replaced_partitions, replaced_where, using_columns
+from lakelog.spark.row_changes import Removal
+from lakelog.spark.scan import frame_of, with_files, with_metadata
 from lakelog.spark.transaction import commit, transaction, written_files
 
-# Where Spark keeps the declared type of a string with a length.
-_LENGTH_KEY = "__CHAR_VARCHAR_TYPE_STRING"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """The table that a write goes to, as it will be."""
+    """The table that a write goes to, as it will be.
+
+    Attributes:
+        held: as it is; None where the write makes it.
+        base: the same files under the new schema, for what a partial overwrite must look for.
+        kind: what goes; None where nothing does.
+        predicated: the predicate of replaceWhere over `base`.
+    """
 
     held: HeldSnapshot | None
+    base: HeldSnapshot | None
+    update: MetadataUpdate
+    kind: Kind | None
+    predicated: Predicated | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Files:
+    """What a write left on the medium, and what of the table it takes the place of."""
+
+    adds: tuple[AddFile, ...]
+    changes: tuple[AddCDCFile, ...]
+    removal: Removal | None
     metadata: Metadata
-    protocol: Protocol | None
-    frame: DataFrame
+    uris: tuple[str, ...]
+    metrics: Mapping[str, int]
 
 
 def save(context: Context, spark: SparkSession, request: WriteRequest, frame: DataFrame) -> HeldSnapshot:
@@ -57,6 +84,7 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
     Raises:
         TableExistsError: the mode is ErrorIfExists and the table exists.
         SchemaMismatchError: the frame does not fit the table; lists every difference.
+        ConstraintViolationError: rows that the table, or replaceWhere, does not allow; shows some.
         InvalidSchemaError, PartitionColumnError, UnsupportedTypeError, InvalidTablePropertyError: a new table cannot be made so.
         UnsupportedFeatureError: the table needs a writer feature that lakelog does not implement.
         UnsupportedOperationError: the table is append-only and the mode is Overwrite.
@@ -75,12 +103,10 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
         reads_itself = held is not None and jvm.follows(frame, context.hadoop_root(root))
         if held is not None and reads_itself:
             frame = jvm.pinned(frame, spark, context.hadoop_root(root), held.id)
-        target = _new_table(context, spark, request, frame) if held is None else _known_table(spark, request, held, frame)
-        options = parquet_options(target.metadata.configuration, request.writer_options)
-        written = data_files.write(context, spark, root, target.frame, target.metadata, options, f"WRITE {request.mode.lower()} to {root}")
-        with written_files(written.uris):
-            reads = asked.reading(Reads(whole_table=request.mode == "Overwrite" or reads_itself))
-            attempt = _attempt(context, spark, request, asked.actions(context.environment.now_ms()), reads, target, written)
+        target = _target(context, spark, request, held, frame)
+        files = _write(context, spark, request, target, frame)
+        with written_files(files.uris):
+            attempt = _attempt(context, spark, request, asked, target, files, reads_itself=reads_itself)
         if held is not None and not attempt.actions:
             return held
 
@@ -89,7 +115,7 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
             jvm.refresh_cached(spark, context.hadoop_root(root))
 
         try:
-            newest = commit(context, root, attempt, written.uris, landed)
+            newest = commit(context, root, attempt, files.uris, landed)
         except ConcurrentWriteException as error:
             if error.rule == "creation" and _is_for_new_tables(request):
                 return _left_alone(request, context.logs.newest(root))
@@ -118,50 +144,65 @@ def _existing(context: Context, root: str) -> HeldSnapshot | None:
         return None
 
 
-def _new_table(context: Context, spark: SparkSession, request: WriteRequest, frame: DataFrame) -> _Target:
-    root = request.root
-    schema = nullable_schema(_schema(frame, root))
-    check_creatable(schema, table=root)
-    _check_lengths(schema, root)
-    columns = check_partition_columns(schema, request.partition_by or (), table_name=root)
-    properties = {**default_properties(context.settings(spark)), **request.properties}
-    check_properties(properties, root)
-    metadata = Metadata(
-        id=context.environment.new_uuid(),
-        schema_string=schema.to_json(),
-        partition_columns=columns,
-        configuration=properties,
-        created_time=context.environment.now_ms(),
-    )
-    return _Target(held=None, metadata=metadata, protocol=protocol_for_new_table(schema, properties), frame=frame)
-
-
-def _known_table(spark: SparkSession, request: WriteRequest, held: HeldSnapshot, frame: DataFrame) -> _Target:
-    snapshot, root = held.snapshot, request.root
-    check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, root)
-    _check_lengths(snapshot.schema, root)
-    if request.mode == "Overwrite" and snapshot.properties.append_only:
-        raise UnsupportedOperationError(
-            f"Delta table {root}: an overwrite removes data, but the table is append-only (table property delta.appendOnly = true). "
-            "Append, or unset the property first."
-        )
-    if request.partition_by is not None:
-        check_same_partitioning(snapshot.partition_columns, request.partition_by, table_name=root)
-    given = _schema(frame, root)
-    plans = compare_for_write(snapshot.schema, given, table_name=root)
-    return _Target(held=held, metadata=snapshot.metadata, protocol=None, frame=aligned(frame, given, snapshot.schema, plans))
-
-
-def _check_lengths(schema: StructType, root: str) -> None:
-    """Refuse char and varchar columns: the table would promise a length that nobody checks."""
-    for path, field in walk(schema):
-        bounded = field.metadata.get(_LENGTH_KEY)
-        if bounded is not None:
-            name = ".".join(path)
-            raise UnsupportedTypeError(
-                f"Delta table {root}: column {name} is of type {bounded}, whose length lakelog does not check yet. Write it as a string "
-                f"without that mark: F.col({name!r}).alias({name!r}, metadata={{}})."
+def _target(context: Context, spark: SparkSession, request: WriteRequest, held: HeldSnapshot | None, frame: DataFrame) -> _Target:
+    root, replacement = request.root, request.replacement
+    snapshot = None if held is None else held.snapshot
+    kind = None if replacement is None else replacement.kind
+    if kind is Kind.PARTITIONS and (snapshot is None or not snapshot.partition_columns):
+        kind = Kind.ALL
+    if snapshot is not None:
+        check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, root)
+        if kind is not None and request.data_change and snapshot.properties.append_only:
+            raise UnsupportedOperationError(
+                f"Delta table {root}: an overwrite removes data, but the table is append-only (table property delta.appendOnly = true). "
+                "Append, or unset the property first."
             )
+    wanted = SchemaRequest(
+        overwrite=kind is not None,
+        partition_by=request.partition_by,
+        cluster_by=request.cluster_by,
+        merge_schema=request.merge_schema,
+        overwrite_schema=request.overwrite_schema,
+        partial=kind not in (None, Kind.ALL),
+        dynamic=replacement is not None and replacement.kind is Kind.PARTITIONS,
+        properties={} if snapshot is not None else {**default_properties(context.settings(spark)), **request.properties},
+    )
+    environment = context.environment
+    update = update_for_write(
+        snapshot, _schema(frame, root), wanted, table=root, new_uuid=environment.new_uuid, now_ms=environment.now_ms()
+    )
+    check_writable(update.change.protocol, update.change.metadata, update.schema, root)
+    if update.left_out:
+        _log.warning("Delta table %s: the columns %s are of no type (void) and were not added", root, ", ".join(update.left_out))
+    if not request.data_change and (snapshot is None or update.change.actions):
+        raise UnsupportedOperationError(
+            f"Delta table {root}: a write with dataChange=false only rearranges rows that the table holds; it cannot make the table or "
+            "change its schema. Leave the option out."
+        )
+    if held is None or kind is None or replacement is None:
+        _check_alias(request)
+        return _Target(held=held, base=held, update=update, kind=None)
+    same = update.change.metadata.schema_json == held.snapshot.metadata.schema_json
+    base = held if same or kind is Kind.ALL else with_metadata(context, held.snapshot, update.change.protocol, update.change.metadata)
+    if kind is Kind.USING:
+        using_columns(replacement, base.snapshot)
+    predicated = Predicated(context, spark, base, replacement) if kind is Kind.WHERE else None
+    rearranges = kind in (Kind.ALL, Kind.PARTITIONS) or (predicated is not None and predicated.condition.by_partition(base))
+    if not request.data_change and not rearranges:
+        raise UnsupportedOperationError(
+            f"Delta table {root}: the write option {kind} on columns that do not partition the table cannot go with dataChange=false: it "
+            "changes which rows a file holds. Leave dataChange out."
+        )
+    return _Target(held=held, base=base, update=update, kind=kind, predicated=predicated)
+
+
+def _check_alias(request: WriteRequest) -> None:
+    replacement = request.replacement
+    if replacement is not None and replacement.kind is Kind.WHERE and replacement.target_alias is not None:
+        raise InvalidOptionError(
+            f"Delta table {request.root}: the write option targetAlias names a table that is not there yet. Leave it out of the write that "
+            "makes the table."
+        )
 
 
 def _schema(frame: DataFrame, root: str) -> StructType:
@@ -173,33 +214,122 @@ def _schema(frame: DataFrame, root: str) -> StructType:
         raise UnsupportedTypeError(f"Delta table {root}: {error}") from None
 
 
+def _write(context: Context, spark: SparkSession, request: WriteRequest, target: _Target, frame: DataFrame) -> _Files:
+    root, update = request.root, target.update
+    metadata, protocol = update.change.metadata, update.change.protocol
+    name = f"WRITE {request.mode.lower()} to {root}"
+    alias = jvm.frame_alias(frame) if target.kind is Kind.ON else None
+    given, extra = _schema(frame, root), _rows_must_match(request, target)
+    rows = enforced(spark, frame, given, metadata, update.plans, root=root, extra=extra)
+    if _is_optimized(request, metadata):
+        rows = jvm.rebalanced(rows, spark, metadata.partition_columns, request.optimized_bytes)
+    options = parquet_options(metadata.configuration, request.writer_options)
+    written = data_files.write(context, spark, root, rows, metadata, options, name, protocol=protocol, data_change=request.data_change)
+    uris = written.uris
+    with written_files(uris):
+        metrics = {"numFiles": len(written.adds), "numOutputRows": written.rows, "numOutputBytes": written.bytes}
+        metadata = advanced(metadata, protocol, update.plans, written.footers, table=root) or metadata
+        removal = _removal(context, spark, request, target, written.adds, alias, name)
+    if removal is None:
+        return _Files(adds=written.adds, changes=(), removal=None, metadata=metadata, uris=uris, metrics=metrics)
+    uris = (*uris, *removal.written)
+    changes = removal.changes
+    with written_files(uris):
+        if removal.changes and target.base is not None:
+            # One change file in a commit makes readers of the feed look at no other file, so that the new rows must be there too.
+            new = frame_of(context, spark, with_files(context, target.base.snapshot, protocol, metadata, written.adds))
+            inserted = new.withColumn(CHANGE_TYPE, F.lit("insert"))
+            writing = f"{name}: write the new rows as change data"
+            more, more_uris = data_files.write_change_files(context, spark, root, inserted, metadata, options, writing, protocol=protocol)
+            changes, uris = (*changes, *more), (*uris, *more_uris)
+    with written_files(uris):
+        kept = tuple(replace(add, data_change=request.data_change) for add in removal.added)
+        told = ("numRemovedFiles", "numRemovedBytes", "numCopiedRows", "numDeletedRows")
+        metrics |= {key: removal.metrics[key] for key in told[: 2 if target.kind is Kind.ALL else 4] if key in removal.metrics}
+        metrics["numFiles"] += len(kept)
+        metrics["numOutputBytes"] += sum(add.size for add in kept)
+        if target.kind is not Kind.ALL:
+            metrics["numAddedChangeFiles"] = len(changes)
+        return _Files(adds=(*kept, *written.adds), changes=changes, removal=removal, metadata=metadata, uris=uris, metrics=metrics)
+
+
+def _rows_must_match(request: WriteRequest, target: _Target) -> tuple[Constraint, ...]:
+    """What replaceWhere asks of the new rows."""
+    replacement = request.replacement
+    if replacement is None or replacement.kind is not Kind.WHERE or not replacement.checked:
+        return ()
+    # Resolved it names columns without the table's alias, which the new rows do not have.
+    aliased = replacement.target_alias is not None and target.predicated is not None
+    expression = target.predicated.condition.sql if aliased and target.predicated is not None else replacement.text
+    return (Constraint(name="replaceWhere", expression=expression, kind="replaceWhere"),)
+
+
+def _is_optimized(request: WriteRequest, metadata: Metadata) -> bool:
+    if request.optimize_write is not None:
+        return request.optimize_write
+    keys = ("delta.autoOptimize.optimizeWrite", "delta.autoOptimize")
+    return any(metadata.configuration.get(key, "false").lower() == "true" for key in keys)
+
+
+def _removal(
+    context: Context, spark: SparkSession, request: WriteRequest, target: _Target, adds: Sequence[AddFile], alias: str | None, name: str
+) -> Removal | None:
+    base, replacement, change = target.base, request.replacement, target.update.change
+    if base is None or target.kind is None or replacement is None:
+        return None
+    if target.predicated is not None:
+        return replaced_where(context, spark, base, target.predicated, name)
+    if target.kind is Kind.PARTITIONS:
+        return replaced_partitions(base, adds, null_intolerant=replacement.null_intolerant)
+    if target.kind is Kind.ALL:
+        return replaced_all(base)
+    new = with_files(context, base.snapshot, change.protocol, change.metadata, adds)
+    return replaced_by_match(context, spark, base, replacement, new, alias, name)
+
+
 def _attempt(
     context: Context,
     spark: SparkSession,
     request: WriteRequest,
-    first: Sequence[Action],
-    reads: Reads,
+    asked: IdempotentWrite,
     target: _Target,
-    written: data_files.NewFiles,
+    files: _Files,
+    *,
+    reads_itself: bool,
 ) -> CommitAttempt:
-    actions = list(first)
-    metrics: Mapping[str, int] = {"numFiles": len(written.adds), "numOutputRows": written.rows, "numOutputBytes": written.bytes}
-    if target.held is None:
-        assert target.protocol is not None
-        actions += [target.protocol, target.metadata]
-    elif request.mode == "Overwrite":
-        gone = target.held.snapshot.add_files()
-        now = context.environment.now_ms()
-        actions += [data_files.removal(add, now) for add in gone]
-        metrics = {**metrics, "numRemovedFiles": len(gone), "numRemovedBytes": sum(add.size for add in gone)}
-    actions += written.adds
+    now = context.environment.now_ms()
+    change, held, removal = target.update.change, target.held, files.removal
+    actions: list[Action] = [*asked.actions(now)]
+    # The high-water mark of an identity column may have moved with the rows.
+    metadata = any(isinstance(action, Metadata) for action in change.actions) or files.metadata is not change.metadata
+    actions += [action for action in change.actions if not isinstance(action, Metadata)]
+    if metadata:
+        actions.append(files.metadata)
+    actions += target.update.domains
+    if removal is not None and target.base is not None:
+        actions += removal.removals(target.base, now, data_change=request.data_change)
+    actions += [*files.changes, *files.adds]
+    reads = Reads() if removal is None else removal.reads
+    if reads_itself:
+        reads = Reads(whole_table=True)
+    text = {} if request.replacement is None else {request.replacement.kind: request.replacement.text}
     return CommitAttempt(
-        read_version=NO_VERSION if target.held is None else target.held.snapshot.version,
+        read_version=NO_VERSION if held is None else held.snapshot.version,
         actions=tuple(actions),
-        operation=commit_info.write(request.mode, target.metadata.partition_columns, metrics=metrics),
+        operation=commit_info.write(
+            request.mode,
+            files.metadata.partition_columns,
+            predicate=text.get(Kind.WHERE),
+            replace_on=text.get(Kind.ON),
+            replace_using=text.get(Kind.USING),
+            is_dynamic_partition_overwrite=True if target.kind is Kind.PARTITIONS else None,
+            can_overwrite_schema=True if request.overwrite_schema else None,
+            can_merge_schema=True if request.merge_schema else None,
+            metrics=files.metrics,
+        ),
         engine_info=context.engine_info,
-        reads=reads,
-        table_id=None if target.held is None else target.held.snapshot.metadata.id,
+        reads=asked.reading(reads),
+        table_id=None if held is None else held.snapshot.metadata.id,
         user_metadata=user_metadata(spark, request),
         joins=request.mode == "Append",
     )

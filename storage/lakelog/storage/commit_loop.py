@@ -23,6 +23,10 @@ tell, by what is read back:
 | 16 | an interrupt | anything else           | `CommitOutcomeUnknown`, caused by the interrupt                               |
 
 "exists" is never taken for a conflict before the version was read, and no N + 1 is tried before N is settled: the bytes at N may be ours.
+
+What is put at N is made for N where the table has in-commit timestamps or row ids, which follow from what landed before; on other tables
+it is the same at every N. Either way one N gets the same bytes however often it is put, and all have the attempt's one ``txnId``: "ours"
+at N is what was made for N, and when the bytes for N + 1 are made, N is known to hold another's.
 """
 
 from __future__ import annotations
@@ -32,7 +36,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lakelog.core.commit import NO_VERSION, CommitAttempt, PreparedCommit, check_allowed, isolation_of, joined, prepare
+from lakelog.core.commit import (
+    NO_VERSION,
+    CommitAttempt,
+    Demands,
+    PreparedCommit,
+    check_allowed,
+    demands,
+    isolation_of,
+    joined,
+    placed,
+    prepare,
+)
 from lakelog.core.conflicts import Trial
 from lakelog.core.errors import (
     CommitOutcomeUnknown,
@@ -111,7 +126,9 @@ class CommitLoop:
             DeltaConcurrentModificationException: another commit landed that the attempt must not follow; nothing was committed.
             CommitOutcomeUnknown: the commit may have landed or may still land; its data files must stay.
             UnsupportedFeatureError: a commit that landed meanwhile brought a feature that lakelog does not write; nothing was committed.
+            UnsupportedOperationError: the table tracks rows, and a file of the attempt does not tell how many it has.
             CorruptLogError: a commit that landed meanwhile is damaged, or the attempt's own actions make no table.
+            ValueError: a value that JSON cannot hold, or an action that only lakelog itself may write.
             StorageError, OSError: the store refused; nothing was committed.
         """
         try:
@@ -135,9 +152,14 @@ class CommitLoop:
         passed: list[CommitData] = []
         for losses in range(_MAX_LOSSES):
             started_ms = self._environment.now_ms()
+            asked = demands(prepared, current, table=self._reader.root)
+            if asked is not None and passed:
+                # Their times and row ids come before the attempt's.
+                current, passed = self._reader.advance(current, passed), []
             version = (NO_VERSION if current is None else current.version) + len(passed) + 1
             if version > INT64_MAX:
                 raise UnsupportedOperationError(f"Delta table {self._reader.root}: no version can follow {INT64_MAX}. Make a new table.")
+            prepared = self._placed(prepared, asked, version, current, started_ms)
             own = CommitData(version=version, data=prepared.data, timestamp_ms=prepared.timestamp_ms)
             following = self._reader.advance(current, [*passed, own])
             if self._put(version, prepared):
@@ -152,6 +174,14 @@ class CommitLoop:
             f"Delta table {self._reader.root}: {_MAX_LOSSES} commits of other writers landed first. Run the operation again."
         )
 
+    def _placed(
+        self, prepared: PreparedCommit, asked: Demands | None, version: int, before: Snapshot | None, now_ms: int
+    ) -> PreparedCommit:
+        """The attempt with its bytes for a version."""
+        # Asked once in the life of a table, and by no clock but the store's.
+        previous_ms = self._reader.commit_file_time(version - 1) if asked is not None and asked.first_timestamp else None
+        return placed(prepared, asked, version=version, before=before, now_ms=now_ms, table=self._reader.root, previous_ms=previous_ms)
+
     # what landed meanwhile -------------------------------------------------------------------------------------------
 
     def _trial(self, prepared: PreparedCommit) -> Trial:
@@ -165,7 +195,7 @@ class CommitLoop:
         if base.version == read_version:
             return
         winners = list(self._winners(prepared.attempt, read_version + 1, base.version))
-        if any(_changes_ground(landed) for _, landed in winners):
+        if any(_changes_ground(landed) or landed.may_restate for _, landed in winners):
             self._follow(prepared, trial, self._reader.load(read_version).snapshot, [], winners)
             return
         for _, landed in winners:
@@ -196,7 +226,7 @@ class CommitLoop:
             commits = self._reader.read_commits(versions, dict.fromkeys(versions, self._environment.now_ms()), files)
         for commit in commits:
             source = self._reader.commit_path(commit.version)
-            columns = not attempt.is_blind_append
+            columns = attempt.depends_on_files
             yield commit, landed_commit(commit.version, commit.data, source=source, root=self._reader.root, columns=columns)
 
     def _newest(self, files: Iterable[LogListing], version: int) -> int:

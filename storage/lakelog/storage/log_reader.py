@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakelog.core.errors import (
     CorruptLogError,
+    InvalidTablePropertyError,
     MissingCommitError,
     NotADeltaTableError,
     StorageError,
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from lakelog.core.in_commit_timestamps import is_enabled
 from lakelog.core.landed import commit_info_of
 from lakelog.core.log_files import LOG_FOLDER, commit_name, version_prefix
 from lakelog.core.log_segment import (
@@ -227,6 +229,10 @@ class LogReader:
         info = commit_info_of(self._read_commit(version, {}, {}).data)
         return None if info is None else info.in_commit_timestamp
 
+    def commit_file_time(self, version: int) -> int | None:
+        """When a version's commit file was written, made to grow from version to version; None where it is not there."""
+        return commit_timestamps(self.listing()).get(version)
+
     def _is_tip(self, held: HeldLog, listed: LogListing) -> bool:
         """Whether the file under the tip's name is the one that was held; of our own commit, never listed, its txnId tells."""
         if held.tip is not None:
@@ -279,13 +285,26 @@ class LogReader:
                 unreadable.append(segment.checkpoint)
                 failures.append(error)
 
+    def _with_own_time(self, state: LogState) -> LogState:
+        """The state of a checkpoint with the in-commit timestamp, which only the commit file of the same version holds."""
+        try:
+            if state.metadata is None or not is_enabled(state.metadata.configuration):
+                return state
+            return replace(state, in_commit_timestamp=self.in_commit_timestamp(state.version))
+        except (InvalidTablePropertyError, MissingCommitError):
+            # The property is the writers' concern, and a commit that was cleaned up took its time along.
+            return state
+
     def _replay(self, state: LogState, segment: LogSegment, files: Sequence[LogListing]) -> HeldLog:
         times = commit_timestamps(files)
         fold = Fold(state, root=self.root)
         for commit in self.read_commits([commit.version for commit in segment.commits], times, files):
             fold.add_commit(commit.version, commit.data, self.commit_path(commit.version))
+        state = fold.finish()
+        if not segment.commits:
+            state = self._with_own_time(state)
         snapshot = Snapshot.from_state(
-            fold.finish(),
+            state,
             root=self.root,
             timestamp_ms=times.get(segment.version, segment.timestamp_ms),
             now_ms=self._environment.now_ms(),

@@ -67,8 +67,12 @@ class Maintenance:
         """
         return save_checkpoint(self._store, self._reader.folder, snapshot, now_ms=self._environment.now_ms())
 
-    def clean_up(self, snapshot: Snapshot) -> list[str]:
+    def clean_up(self, snapshot: Snapshot, *, retention_ms: int | None = None) -> list[str]:
         """Delete the log files that ``delta.logRetentionDuration`` lets go; the names deleted. The checkpoint kept as start is read first.
+
+        Args:
+            snapshot: the table's newest version.
+            retention_ms: counts in place of the property, to the millisecond and not to the day.
 
         Raises:
             OSError: the store cannot list or delete.
@@ -78,8 +82,8 @@ class Maintenance:
             return []
         files = self._reader.listing()
         self._oldest_ms = min((file.modification_time_ms for file in files), default=None)
-        retention_ms = max(snapshot.properties.log_retention_ms, _LEAST_RETENTION_MS)
-        names = log_files_to_delete(files, now_ms=self._environment.now_ms(), log_retention_ms=retention_ms)
+        kept_ms = max(snapshot.properties.log_retention_ms if retention_ms is None else retention_ms, _LEAST_RETENTION_MS)
+        names = log_files_to_delete(files, now_ms=self._environment.now_ms(), log_retention_ms=kept_ms, to_the_day=retention_ms is None)
         if names and not self._reader.starts_from_a_readable_checkpoint([file for file in files if file.name not in set(names)]):
             _LOGGER.warning("%s: the log is not cleaned up, since the checkpoint that would become its start cannot be read", snapshot.root)
             return []

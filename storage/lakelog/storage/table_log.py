@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from lakelog.core.actions import CommitInfo
+from lakelog.core.actions import CommitInfo, Metadata, parse_commit
 from lakelog.core.commit import NO_VERSION, CommitAttempt, check_allowed, isolation_of, prepare
 from lakelog.core.errors import InvalidTablePropertyError, MissingCommitError, NotADeltaTableError, VersionNotFoundError
+from lakelog.core.in_commit_timestamps import first_version
 from lakelog.core.landed import commit_info_of
 from lakelog.core.last_checkpoint import LastCheckpoint
 from lakelog.core.log_segment import available_versions, commit_timestamps
-from lakelog.core.records import shown
 from lakelog.core.snapshot import Snapshot
 from lakelog.storage.commit_loop import CommitLoop, CommitResult, made_anew
 from lakelog.storage.environment import Environment
-from lakelog.storage.log_reader import HeldLog, LogReader
+from lakelog.storage.log_reader import CommitData, HeldLog, LogReader
 from lakelog.storage.log_store import LogStore
 from lakelog.storage.maintenance import Maintenance
 
-# Digits of a version in a file's name.
-_LONGEST_VERSION = 20
 # A snapshot older than this is refreshed before a commit; so is one older than half of what clean-up leaves a commit.
 _STALE_MS = 60 * 1000
 
@@ -139,6 +138,39 @@ class TableLog:
             )
         return found
 
+    def first_version_since(self, timestamp_ms: int) -> int | None:
+        """The oldest version committed at or after a time whose commit file is there; None where the time lies after the latest commit.
+
+        Args:
+            timestamp_ms: milliseconds since the epoch.
+
+        Raises:
+            NotADeltaTableError: there is no log.
+        """
+        times = commit_timestamps(self._reader.listing())
+        before = self._newest_at(timestamp_ms - 1, times)
+        return min((version for version in times if before is None or version > before), default=None)
+
+    def commits(self, first: int, last: int) -> Iterator[CommitData]:
+        """The commit files of a range that includes both ends, ascending, each with its file's time, made to grow from version to version.
+
+        Raises:
+            VersionNotFoundError: a version of the range is not there, or its commit file was cleaned up; names which are there.
+            NotADeltaTableError: there is no log.
+        """
+        files = self._reader.listing()
+        times = commit_timestamps(files)
+        absent = next((version for version in range(first, last + 1) if version not in times), None)
+        if absent is not None:
+            there = f"those of versions {min(times)} to {max(times)} are" if times else "none is"
+            raise VersionNotFoundError(
+                f"Delta table {self.root}: the commit of version {absent} is not in the log, {there}. Ask for versions that are there.",
+                asked=absent,
+                earliest=min(times, default=None),
+                latest=max(times, default=None),
+            )
+        return self._reader.read_commits(range(first, last + 1), times, files)
+
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """The commits whose files are there, newest first.
 
@@ -169,8 +201,8 @@ class TableLog:
             DeltaConcurrentModificationException: another commit landed that the attempt must not follow; nothing was committed.
             CommitOutcomeUnknown: nobody can tell whether it landed; the data files must stay. Its ``resolve()`` settles it later.
             UnsupportedFeatureError: the table has an active writer feature that is not implemented.
-            UnsupportedOperationError: the table is append-only.
-            InvalidTablePropertyError: the table's isolation level is none.
+            UnsupportedOperationError: the table is append-only; or it tracks rows, and a file does not tell how many it has.
+            InvalidTablePropertyError: the table's isolation level is none, or another property that decides cannot be parsed.
             ValueError: the actions make no valid commit.
             StorageError, OSError: the store refused; nothing was committed.
         """
@@ -201,14 +233,34 @@ class TableLog:
         """
         return self._maintenance.checkpoint(self.snapshot())
 
-    def clean_up(self) -> list[str]:
+    def clean_up(self, *, retention_ms: int | None = None) -> list[str]:
         """Delete log files past ``delta.logRetentionDuration``; the names deleted. Only what a kept checkpoint makes superfluous goes.
+
+        Args:
+            retention_ms: counts in place of the property, to the millisecond and not to the day.
 
         Raises:
             OSError: the store cannot list or delete.
             InvalidTablePropertyError: the retention cannot be parsed.
         """
-        return self._maintenance.clean_up(self.snapshot())
+        return self._maintenance.clean_up(self.snapshot(), retention_ms=retention_ms)
+
+    def metadata_history(self) -> Iterator[tuple[int, Metadata]]:
+        """The metadata that is in force at the earliest version that can be read, and that of each commit that is there and changes it.
+
+        Raises:
+            NotADeltaTableError: there is no log.
+            CorruptLogError: the log is damaged; names the file.
+        """
+        files = self._reader.listing()
+        earliest, _ = available_versions(files, table=f"Delta table {self.root}")
+        yield earliest, self.snapshot(earliest).metadata
+        times = commit_timestamps(files)
+        for commit in self._reader.read_commits(sorted(times), times, files):
+            # A key may be spelt with escapes; the other lines cannot hold one and are many.
+            lines = (line for line in commit.data.split(b"\n") if b"metaData" in line or b"\\u" in line)
+            actions = parse_commit(b"\n".join(lines), self._reader.commit_path(commit.version))
+            yield from ((commit.version, action) for action in actions if isinstance(action, Metadata))
 
     def _base(self, read_version: int) -> Snapshot:
         """The table at the version that an attempt read, or newer, as long as it is not stale.
@@ -224,7 +276,7 @@ class TableLog:
         return held.snapshot
 
     def _newest_at(self, timestamp_ms: int, times: dict[int, int]) -> int | None:
-        first = self._first_in_commit_version()
+        first = self._first_in_commit_version(times)
         versions = sorted(times)
         if first is not None and (recent := [version for version in versions if version >= first]):
             start = self._reader.in_commit_timestamp(recent[0])
@@ -241,25 +293,19 @@ class TableLog:
         return max((version for version in versions if times[version] <= timestamp_ms), default=None)
 
     def _timestamp_of(self, version: int, times: dict[int, int]) -> int:
-        first = self._first_in_commit_version()
+        first = self._first_in_commit_version(times)
         if first is not None and version >= first:
             timestamp = self._reader.in_commit_timestamp(version)
             if timestamp is not None:
                 return timestamp
         return times.get(version, 0)
 
-    def _first_in_commit_version(self) -> int | None:
-        """The version from which on commits hold their own time, None where the table does not have that feature on."""
-        snapshot = self.held or self.refresh()
-        configuration = snapshot.metadata.configuration
-        if configuration.get("delta.enableInCommitTimestamps", "false").lower() != "true":
-            return None
-        text = configuration.get("delta.inCommitTimestampEnablementVersion", "0")
-        if not text.isdecimal() or len(text) > _LONGEST_VERSION:
-            raise InvalidTablePropertyError(
-                f"Delta table {self.root}: the table property delta.inCommitTimestampEnablementVersion is {shown(text)}, not a version"
-            )
-        return int(text)
+    def _first_in_commit_version(self, listed: Collection[int]) -> int | None:
+        """The version from which on commits hold their own time, None where the table does not have that on at the newest listed."""
+        snapshot = self.held
+        if snapshot is None or snapshot.version < max(listed, default=0):
+            snapshot = self.refresh()
+        return first_version(snapshot.metadata.configuration, self.root)
 
 
 def _iso(timestamp_ms: int) -> str:

@@ -71,8 +71,10 @@ public class DeltaCatalog extends DelegatingCatalogExtension {
   }
 
   public Table alterTable(Identifier ident, TableChange[] changes) throws NoSuchTableException {
-    if (load(ident, null) instanceof DeltaLogTable) Door.ask(session(), "refuse", "ALTER TABLE", ident.toString(), null);
-    return super.alterTable(ident, changes);
+    Table table = load(ident, null);
+    if (!(table instanceof DeltaLogTable)) return super.alterTable(ident, changes);
+    if (changes.length > 0) Door.ask(session(), "alter", ((DeltaLogTable) table).root(), TableChanges.json(changes), null);
+    return load(ident, null);
   }
 
   public Table createTable(Identifier ident, Column[] columns, Transform[] partitions, java.util.Map properties)

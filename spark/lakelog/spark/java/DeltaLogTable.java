@@ -28,7 +28,9 @@ public class DeltaLogTable implements SupportsWrite, TruncatableTable {
 
   public String name() { return name; }
 
-  public StructType schema() { return (StructType) DataType.fromJson(told.get("schema").asText()); }
+  String root() { return told.get("root").asText(); }
+
+  public StructType schema() { return (StructType) DataType.fromJson(told.get("columns").asText()); }
 
   public Transform[] partitioning() {
     StructType partitions = (StructType) DataType.fromJson(told.get("partitions").asText());

@@ -19,8 +19,8 @@ public class DeltaRelation extends HadoopFsRelation implements InsertableRelatio
   private final SparkSession owner;
   private final String root;
 
-  public DeltaRelation(DeltaLogFileIndex index, StructType all, SparkSession session) {
-    super(index, index.partitionSchema(), all, scala.Option.empty(), new ParquetFileFormat(), new scala.collection.immutable.HashMap(), session);
+  public DeltaRelation(DeltaLogFileIndex index, StructType all, ParquetFileFormat format, SparkSession session) {
+    super(index, index.partitionSchema(), all, scala.Option.empty(), format, new scala.collection.immutable.HashMap(), session);
     this.owner = session;
     this.root = index.root;
   }
@@ -29,11 +29,17 @@ public class DeltaRelation extends HadoopFsRelation implements InsertableRelatio
     Door.ask(owner, "insert", root, overwrite ? "Overwrite" : "Append", data);
   }
 
-  /** The relation of a snapshot as Python describes it: {"root", "version", "bytes", "schema", "partitions"}. */
+  /** The relation of a snapshot as Python describes it: {"root", "version", "bytes", "schema", "partitions", "physical", "byId"}. */
   public static DeltaRelation described(String description, SparkSession session) {
     JsonNode told = Door.parse(description);
     DeltaLogFileIndex index = new DeltaLogFileIndex(told, session);
-    return new DeltaRelation(index, (StructType) DataType.fromJson(told.get("schema").asText()), session);
+    StructType schema = (StructType) DataType.fromJson(told.get("schema").asText());
+    return new DeltaRelation(index, schema, format(told, schema), session);
+  }
+
+  private static ParquetFileFormat format(JsonNode told, StructType schema) {
+    if (told.get("physical").isNull()) return new ParquetFileFormat();
+    return new DeltaScanFormat(schema, (StructType) DataType.fromJson(told.get("physical").asText()), told.get("byId").asBoolean());
   }
 
   /** The same scan over another index: a pinned version, a subset of files, a hidden file number. */

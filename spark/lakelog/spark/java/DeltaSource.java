@@ -42,7 +42,8 @@ public class DeltaSource implements DataSourceRegister, TableProvider, RelationP
 
   public BaseRelation createRelation(SQLContext context, scala.collection.immutable.Map options) {
     SparkSession session = (SparkSession) context.sparkSession();
-    return DeltaRelation.described((String) Door.ask(session, "read", Door.json(options), null, null), session);
+    String told = (String) Door.ask(session, "read", Door.json(options), null, null);
+    return ChangeRelation.describedBy(told) ? (BaseRelation) new ChangeRelation(context, told) : (BaseRelation) DeltaRelation.described(told, session);
   }
 
   public BaseRelation createRelation(SQLContext context, SaveMode mode, scala.collection.immutable.Map options, org.apache.spark.sql.Dataset data) {

@@ -12,6 +12,8 @@ import org.apache.spark.sql.execution.datasources.FileFormatWriter;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.metric.SQLMetricInfo;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLAdaptiveExecutionUpdate;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -21,21 +23,25 @@ public class DeltaWriter extends scala.runtime.AbstractFunction0 {
   private final Dataset data;
   private final String root;
   private final int partitionColumns;
+  private final StructType physical;
   private final scala.collection.immutable.Map options;
 
-  private DeltaWriter(Dataset data, String root, int partitionColumns, scala.collection.immutable.Map options) {
+  private DeltaWriter(Dataset data, String root, int partitionColumns, StructType physical, scala.collection.immutable.Map options) {
     this.data = data;
     this.root = root;
     this.partitionColumns = partitionColumns;
+    this.physical = physical;
     this.options = options;
   }
 
-  /** The last `partitionColumns` columns become folders. Answers "uri TAB size TAB modification time NEWLINE" per file. */
-  public static String write(Dataset data, String root, int partitionColumns, java.util.Map options, String description) {
+  /** The last `partitionColumns` columns become folders, the others are written under the names of `physical`, a schema as JSON, or their own
+      where it is null. Answers "uri TAB size TAB modification time NEWLINE" per file. */
+  public static String write(Dataset data, String root, int partitionColumns, String physical, java.util.Map options, String description) {
     LocalProperties described = LocalProperties.described((SparkSession) data.sparkSession(), description);
     try {
       scala.collection.immutable.Map given = org.apache.spark.api.python.PythonUtils.toScalaMap(options);
-      DeltaWriter writer = new DeltaWriter(data, root, partitionColumns, given);
+      StructType names = physical == null ? null : (StructType) DataType.fromJson(physical);
+      DeltaWriter writer = new DeltaWriter(data, root, partitionColumns, names, given);
       return (String) SQLExecution.withNewExecutionId(data.queryExecution(), scala.Option.apply(description), writer);
     } finally {
       described.end();
@@ -56,7 +62,7 @@ public class DeltaWriter extends scala.runtime.AbstractFunction0 {
     trackers.add(new BasicWriteJobStatsTracker(new SerializableConfiguration(hadoop), metrics));
     LocalProperties parquet = LocalProperties.parquet(session);
     try {
-      FileFormatWriter.write(session, query.executedPlan(), new DeltaParquet(), committer, new FileFormatWriter.OutputSpec(root, nowhere, output),
+      FileFormatWriter.write(session, query.executedPlan(), new DeltaParquet(physical), committer, new FileFormatWriter.OutputSpec(root, nowhere, output),
           hadoop, Door.seq(folders), scala.Option.empty(), Door.seq(trackers), options, 0);
     } finally {
       parquet.end();

@@ -24,7 +24,7 @@ public class Door {
     scala.Function4 answerer = python;
     check();
     if (session != null && !SESSIONS.containsKey(session.sessionUUID())) SESSIONS.put(session.sessionUUID(), new java.lang.ref.WeakReference(session));
-    boolean changes = verb.equals("write") || verb.equals("insert") || verb.equals("delete");
+    boolean changes = verb.equals("write") || verb.equals("insert") || verb.equals("delete") || verb.equals("alter");
     Object before = ACTIVE.get();
     String header = secret + "\n" + verb + "\n" + (session == null ? "" : session.sessionUUID()) + "\n" + (changes && before != null ? before : "");
     Object answer;

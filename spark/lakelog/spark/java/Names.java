@@ -21,7 +21,13 @@ public class Names {
     return isDelta(parts.apply(n - 2)) && isPath(parts.apply(n - 1).toString());
   }
 
+  private static final String[] ALTERATIONS = {"ADD COLUMN", "DROP COLUMN", "RENAME COLUMN", "ALTER COLUMN", "CHANGE COLUMN", "REPLACE COLUMNS",
+      "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD CONSTRAINT", "DROP CONSTRAINT", "DROP FEATURE", "CLUSTER BY"};
+
   static boolean isServed(String command) {
+    for (int i = 0; i < ALTERATIONS.length; i++) {
+      if (command.startsWith("ALTER TABLE ... " + ALTERATIONS[i])) return true;
+    }
     return command.startsWith("DESCRIBE") || command.startsWith("SHOW CREATE TABLE") || command.startsWith("SHOW TBLPROPERTIES")
         || command.startsWith("SHOW COLUMNS") || command.startsWith("REFRESH");
   }

@@ -14,7 +14,11 @@ public class Resolution extends Rule {
 
   public static class ToRelation extends scala.runtime.AbstractPartialFunction {
     public boolean isDefinedAt(Object node) {
-      return node instanceof DataSourceV2Relation && ((DataSourceV2Relation) node).table() instanceof DeltaLogTable;
+      return isChanges(node) || (node instanceof DataSourceV2Relation && ((DataSourceV2Relation) node).table() instanceof DeltaLogTable);
+    }
+
+    private static boolean isChanges(Object node) {
+      return node instanceof LogicalRelation && ((LogicalRelation) node).relation() instanceof ChangeRelation;
     }
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
@@ -23,8 +27,10 @@ public class Resolution extends Rule {
         Door.ask(table.session, "refuse", "a dynamic partition overwrite", table.name(), null);
       }
       if (!isDefinedAt(node)) return otherwise.apply(node);
+      if (isChanges(node)) return ((ChangeRelation) ((LogicalRelation) node).relation()).plan(((LogicalRelation) node).output());
       DataSourceV2Relation relation = (DataSourceV2Relation) node;
       DeltaLogTable table = (DeltaLogTable) relation.table();
+      if (ChangeRelation.askedOf(relation)) return ChangeRelation.of(relation, table);
       SparkSession session = table.session;
       return new LogicalRelation(DeltaRelation.described(table.description, session),
           relation.output(), scala.Option.empty(), false, scala.Option.empty());

@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** After resolution: DELETE on one of our relations becomes a command with delta-spark's result column; UPDATE and MERGE are refused by name. */
 public class RowCommands extends Rule {
@@ -15,6 +16,8 @@ public class RowCommands extends Rule {
     if (plan instanceof DeleteFromTable && !(plan instanceof DeltaDelete)) {
       DeleteFromTable delete = (DeleteFromTable) plan;
       if (delete.resolved() && target(delete.table()) != null) return DeltaDelete.of(delete);
+      DeltaLogFileIndex inside = delete.resolved() ? inside(delete.table()) : null;
+      if (inside != null) Door.ask(inside.session, "refuse", "DELETE from a view that is not the table itself", inside.root, null);
     }
     DeltaLogFileIndex refused = plan instanceof UpdateTable ? target(((UpdateTable) plan).table())
         : plan instanceof MergeIntoTable ? target(((MergeIntoTable) plan).targetTable()) : null;
@@ -24,6 +27,16 @@ public class RowCommands extends Rule {
 
   /** The index of the relation under aliases, or null when it is not ours. */
   static DeltaLogFileIndex target(LogicalPlan table) { return DeltaRelation.indexOf(unaliased(table)); }
+
+  /** The index of one of our scans below a plan, or null where there is none. */
+  private static DeltaLogFileIndex inside(LogicalPlan plan) {
+    java.util.Iterator leaves = CollectionConverters.asJava(plan.collectLeaves()).iterator();
+    while (leaves.hasNext()) {
+      DeltaLogFileIndex index = DeltaRelation.indexOf(leaves.next());
+      if (index != null) return index;
+    }
+    return null;
+  }
 
   /** What a name stands for: the plan under aliases, and under a view that is nothing but the table. */
   static LogicalPlan unaliased(LogicalPlan table) {

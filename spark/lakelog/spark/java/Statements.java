@@ -10,6 +10,8 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTable;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import org.apache.spark.sql.catalyst.plans.logical.AlterColumnSpec;
+import org.apache.spark.sql.catalyst.plans.logical.AlterColumns;
 import org.apache.spark.sql.catalyst.plans.logical.CreateTable;
 import org.apache.spark.sql.catalyst.plans.logical.CreateTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.DescribeColumn;
@@ -78,7 +80,10 @@ public class Statements extends Rule {
       org.apache.spark.sql.catalyst.catalog.CatalogTable made = ((org.apache.spark.sql.execution.datasources.CreateTable) node).tableDesc();
       if (made.provider().isDefined() && Names.isDelta(made.provider().get())) refuse("CREATE TABLE", made.identifier().nameParts());
     }
-    if (node instanceof UnresolvedTable) named(((UnresolvedTable) node).commandName(), ((UnresolvedTable) node).multipartIdentifier());
+    if (node instanceof UnresolvedTable && !Names.isServed(((UnresolvedTable) node).commandName())) {
+      named(((UnresolvedTable) node).commandName(), ((UnresolvedTable) node).multipartIdentifier());
+    }
+    if (node instanceof AlterColumns) tightened((AlterColumns) node);
     if (node instanceof UnresolvedTableOrView) {
       String command = ((UnresolvedTableOrView) node).commandName();
       if (!Names.isServed(command)) named(command, ((UnresolvedTableOrView) node).multipartIdentifier());
@@ -126,6 +131,17 @@ public class Statements extends Rule {
     if (meant) Door.ask(session, "refuse", "DESCRIBE " + word, node.column().sql(), null);
   }
 
+  /** SET NOT NULL among changes of other columns. Alone it is an OwnStatement; Spark's analyzer would refuse it without a remedy. */
+  private void tightened(AlterColumns node) {
+    if (!(node.table() instanceof UnresolvedTable)) return;
+    java.util.Iterator specs = CollectionConverters.asJava(node.specs()).iterator();
+    while (specs.hasNext()) {
+      scala.Option nullable = ((AlterColumnSpec) specs.next()).newNullability();
+      boolean tightens = nullable.isDefined() && !((Boolean) nullable.get()).booleanValue();
+      if (tightens) named("SET NOT NULL for one of several columns", ((UnresolvedTable) node.table()).multipartIdentifier());
+    }
+  }
+
   /** ADD CONSTRAINT, which Spark turns into a query for rows that violate it. */
   private void constrained(LogicalPlan node) {
     if (node instanceof UnresolvedRelation) named("ALTER TABLE ... ADD CONSTRAINT", ((UnresolvedRelation) node).multipartIdentifier());
@@ -169,7 +185,7 @@ public class Statements extends Rule {
   }
 
   /** Whether the name means a Delta table: by path, or one that the session catalog's metastore knows as such. */
-  private boolean isOurs(Seq parts) {
+  boolean isOurs(Seq parts) {
     if (Names.byPath(parts)) return true;
     boolean here = parts.length() == 3 ? parts.apply(0).toString().equalsIgnoreCase("spark_catalog")
         : parts.length() < 3 && session.sessionState().catalogManager().currentCatalog().name().equals("spark_catalog");

@@ -1,5 +1,7 @@
 package lakelog;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import org.apache.spark.sql.catalyst.AliasIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAlias;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
@@ -7,7 +9,10 @@ import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Generator;
+import org.apache.spark.sql.catalyst.expressions.LambdaFunction;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.expressions.UnresolvedNamedLambdaVariable;
 import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.apache.spark.sql.catalyst.expressions.WindowExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
@@ -16,6 +21,7 @@ import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.types.DataTypeUtils;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
@@ -47,7 +53,7 @@ public class StoredExpressions extends scala.runtime.AbstractFunction0 {
   public Object apply() { return Dataset.ofRows(session, plan); }
 
   /** The plan analysed with names in any case, by this thread alone. */
-  private static Dataset analysed(SparkSession session, LogicalPlan plan) {
+  static Dataset analysed(SparkSession session, LogicalPlan plan) {
     SQLConf conf = session.sessionState().conf();
     if (!conf.caseSensitiveAnalysis()) return Dataset.ofRows(session, plan);
     SQLConf own = conf.clone();
@@ -55,23 +61,38 @@ public class StoredExpressions extends scala.runtime.AbstractFunction0 {
     return (Dataset) SQLConf.withExistingConf(own, new StoredExpressions(session, plan));
   }
 
-  private static Expression parsed(SparkSession session, String sql) throws Exception {
+  static Expression parsed(SparkSession session, String sql) throws Exception {
     return session.sessionState().sqlParser().parseExpression(sql);
   }
 
-  /** [[part of a name, ...], ...]: the columns that the text speaks of, as it spells them, each once. */
-  public static String references(SparkSession session, String sql) throws Exception {
-    java.util.LinkedHashSet found = new java.util.LinkedHashSet();
-    gather(parsed(session, sql), found);
-    return Door.json(found);
+  /** For each of the texts, a JSON array, [[part of a name, ...], ...]: the columns that it speaks of, as it spells them, each once. */
+  public static String references(SparkSession session, String texts) throws Exception {
+    java.util.ArrayList told = new java.util.ArrayList();
+    java.util.Iterator each = Door.parse(texts).iterator();
+    while (each.hasNext()) {
+      java.util.LinkedHashSet found = new java.util.LinkedHashSet();
+      gather(parsed(session, ((JsonNode) each.next()).asText()), new java.util.HashSet(), found);
+      told.add(found);
+    }
+    return Door.json(told);
   }
 
-  private static void gather(Expression node, java.util.LinkedHashSet found) {
-    if (node instanceof UnresolvedAttribute) {
-      found.add(new java.util.ArrayList(CollectionConverters.asJava(((UnresolvedAttribute) node).nameParts())));
+  /** In the body of a lambda function Spark's parser takes every name for a parameter; those that are none are columns. */
+  private static void gather(Expression node, java.util.Set parameters, java.util.LinkedHashSet found) {
+    Seq name = null;
+    if (node instanceof UnresolvedAttribute) name = ((UnresolvedAttribute) node).nameParts();
+    if (node instanceof UnresolvedNamedLambdaVariable) name = ((UnresolvedNamedLambdaVariable) node).nameParts();
+    if (name != null && !parameters.contains(name.apply(0).toString().toLowerCase(java.util.Locale.ROOT))) {
+      found.add(new java.util.ArrayList(CollectionConverters.asJava(name)));
+    }
+    java.util.Set inner = parameters;
+    if (node instanceof LambdaFunction) {
+      inner = new java.util.HashSet(parameters);
+      java.util.Iterator arguments = CollectionConverters.asJava(((LambdaFunction) node).arguments()).iterator();
+      while (arguments.hasNext()) inner.add(((NamedExpression) arguments.next()).name().toLowerCase(java.util.Locale.ROOT));
     }
     java.util.Iterator each = CollectionConverters.asJava(node.children()).iterator();
-    while (each.hasNext()) gather((Expression) each.next(), found);
+    while (each.hasNext()) gather((Expression) each.next(), inner, found);
   }
 
   /** {"type": as a schema string spells it, "columns": top-level columns referred to, and for each kind of part that was met, its text}. */
@@ -122,16 +143,40 @@ public class StoredExpressions extends scala.runtime.AbstractFunction0 {
     if (!told.containsKey(kind)) told.put(kind, node.sql());
   }
 
-  /** A frame of the texts, each an expression with its alias, over the frame's columns. */
-  public static Dataset select(Dataset frame, java.util.List texts) throws Exception {
+  /**
+   * A frame computed in stages, each from the one before: {"name", "source", "text"} a column, its value an expression, or without a text the column
+   * of that source. A stage is one projection; the optimizer merges what it may.
+   */
+  public static Dataset select(Dataset frame, String told) throws Exception {
     SparkSession session = (SparkSession) frame.sparkSession();
-    java.util.ArrayList columns = new java.util.ArrayList();
-    for (int i = 0; i < texts.size(); i++) {
-      Expression column = parsed(session, (String) texts.get(i));
-      columns.add(column.transform(new NumberOfTasks()));
+    LogicalPlan plan = frame.queryExecution().analyzed();
+    java.util.Iterator stages = Door.parse(told).iterator();
+    while (stages.hasNext()) {
+      java.util.ArrayList columns = new java.util.ArrayList();
+      java.util.Iterator each = ((JsonNode) stages.next()).iterator();
+      while (each.hasNext()) {
+        JsonNode column = (JsonNode) each.next();
+        columns.add(column(session, column.get("name").asText(), column.get("source"), column.get("text")));
+      }
+      plan = new Project(Door.seq(columns), row(plan));
     }
-    return analysed(session, new Project(Door.seq(columns), frame.queryExecution().analyzed()));
+    return analysed(session, plan);
   }
+
+  /** One name for whatever the columns are qualified with: `a`.`b` is the field b of the column a then, never the column b of a table a. */
+  private static LogicalPlan row(LogicalPlan plan) { return new SubqueryAlias(new AliasIdentifier("lakelog_row"), plan); }
+
+  private static Expression column(SparkSession session, String name, JsonNode source, JsonNode text) throws Exception {
+    if (text.isNull() && source.asText().equals(name)) {
+      java.util.ArrayList parts = new java.util.ArrayList();
+      parts.add(name);
+      return new UnresolvedAttribute(Door.seq(parts));
+    }
+    String sql = text.isNull() ? quoted(source.asText()) : "(\n" + text.asText() + "\n)";
+    return (Expression) parsed(session, sql + " AS " + quoted(name)).transform(new NumberOfTasks());
+  }
+
+  private static String quoted(String name) { return "`" + name.replace("`", "``") + "`"; }
 
   /** Puts Spark's own classes, which executors have, where the text says TASKS. */
   public static class NumberOfTasks extends scala.runtime.AbstractPartialFunction {
