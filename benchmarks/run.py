@@ -34,6 +34,7 @@ HERE = Path(__file__).resolve().parent
 PARQUET, DELTA_SPARK, LAKELOG = "parquet", "delta-spark", "lakelog"
 ONE_OF_MANY_FILES = 1000
 REPEATS = 5
+CHECKED_TO_PLAIN = 1.15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +49,9 @@ class Line:
 
 LINES = {
     "append": Line(name="append all rows", to_parquet=1.05, to_delta_spark=0.75),
+    "append checked": Line(name="the same with constraints, computed columns", arms=(DELTA_SPARK, LAKELOG)),
+    "append 50": Line(name="append into 50 partitions", to_parquet=1.05, to_delta_spark=0.8),
+    "replace one": Line(name="replace one partition in 50", arms=(DELTA_SPARK, LAKELOG)),
     "read all": Line(name="read all rows", to_parquet=1.03),
     "read column": Line(name="read one column", to_parquet=1.03),
     "read row": Line(name="read one row by id", to_parquet=0.9, to_delta_spark=0.6),
@@ -168,6 +172,15 @@ class Bench:
         for worker in self.workers:
             worker.ask("seed", path=self._path(worker, table))
         self._line("append", "append", table, rows_=rows)
+        for worker in self.workers:
+            if worker.arm != PARQUET:
+                made = worker.ask("make_demanding", path=self._path(worker, f"{table}-checked"))
+                if "error" in made:
+                    self.results.failed[f"{worker.arm}, a table with constraints"] = str(made["error"])
+        self._line("append checked", "append", f"{table}-checked", rows_=rows)
+        self._line("append 50", "append_partitioned", f"{table}-50", rows_=rows)
+        for repeat in range(REPEATS):
+            self._line("replace one", "replace_partition", f"{table}-50", part=repeat)
         for repeat in range(REPEATS):
             self._line("read all", "read_all", table)
             self._line("read column", "read_column", table)
@@ -182,7 +195,8 @@ class Bench:
             self._line("plan one", "plan", "planning", condition=f"id = {middle}", shared=True)
             self._line("one of many", "read_one_of_many", "many", id=repeat * 10_000 + 4_242)
         for worker in self.workers:
-            shutil.rmtree(self._path(worker, table), ignore_errors=True)
+            for made in (table, f"{table}-checked", f"{table}-50"):
+                shutil.rmtree(self._path(worker, made), ignore_errors=True)
 
     def _line(self, line: str, work: str, table: str, *, shared: bool = False, **arguments: object) -> None:
         """One piece of work by every arm that takes part in it, the first to go changing from call to call."""
@@ -222,6 +236,11 @@ def report(settings: Settings, results: Results) -> str:
 def counts(settings: Settings, results: Results) -> list[str]:
     """What is counted and not timed."""
     lines = []
+    for arm in settings.arms:
+        ratio = _ratio(results.median("append checked", arm), results.median("append", arm))
+        if ratio is not None:
+            wanted = f" (wanted: <= {CHECKED_TO_PLAIN})" if arm == LAKELOG else ""
+            lines.append(f"{arm}, append with constraints, generated and identity columns to its plain append: {ratio:.2f}{wanted}")
     for key, what in (("plan", f"a plan of {settings.files:,} files"), ("plan one", f"a plan of one file of {settings.files:,}")):
         said = results.said[key].get(LAKELOG, {})
         if said:

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 FILES_OF_THE_BIG_TABLE = 8
+PARTITIONS = 50
 DELTA_SPARK = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -38,6 +39,7 @@ class Arm:
     spark: SparkSession
     format: str
     delta_table: Any = None
+    identity_generator: Any = None
     trips: Callable[[], int] | None = None
     seconds: float = 0.0
     said: dict[str, object] = field(default_factory=dict)
@@ -78,6 +80,38 @@ def append(arm: Arm, path: str, rows_: int) -> None:
     source = rows(arm.spark, 0, rows_, FILES_OF_THE_BIG_TABLE)
     with arm.timed():
         source.write.format(arm.format).mode("append").save(path)
+
+
+def make_demanding(arm: Arm, path: str) -> None:
+    """A table of the same columns that demands something of each row: NOT NULL, two constraints, a generated and an identity column."""
+    with arm.timed():
+        builder = arm.delta_table.create(arm.spark).location(path)
+        builder = builder.addColumn("id", "BIGINT", nullable=False).addColumn("grp", "INT").addColumn("price", "DOUBLE")
+        builder = builder.addColumn("name", "STRING").addColumn("at", "TIMESTAMP")
+        builder = builder.addColumn("number", "BIGINT", generatedAlwaysAs=arm.identity_generator(start=1, step=1))
+        builder.addColumn("day", "DATE", generatedAlwaysAs="CAST(at AS DATE)").execute()
+        for name, condition in (("in_group", "grp >= 0"), ("priced", "price >= 0 AND price < 1000000")):
+            arm.spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT {name} CHECK ({condition})")
+
+
+def append_partitioned(arm: Arm, path: str, rows_: int) -> None:
+    source = rows(arm.spark, 0, rows_, FILES_OF_THE_BIG_TABLE).withColumn("part", F.col("grp") % PARTITIONS)
+    with arm.timed():
+        source.write.format(arm.format).mode("append").partitionBy("part").save(path)
+
+
+def replace_partition(arm: Arm, path: str, part: int) -> None:
+    """One partition replaced by a hundred rows. The other partitions' files are away while it runs: who opens one fails."""
+    source = rows(arm.spark, 0, 100, 1).withColumn("part", F.lit(part))
+    hidden = [folder for folder in Path(path).glob("part=*") if folder.name != f"part={part}"]
+    for folder in hidden:
+        folder.rename(folder.with_name(f"_away_{folder.name}"))
+    try:
+        with arm.timed():
+            source.write.format(arm.format).mode("overwrite").option("replaceWhere", f"part = {part}").save(path)
+    finally:
+        for folder in hidden:
+            folder.with_name(f"_away_{folder.name}").rename(folder)
 
 
 def append_one(arm: Arm, path: str, id: int) -> None:
@@ -135,7 +169,11 @@ def read_one_of_many(arm: Arm, path: str, id: int) -> None:
 
 
 WORKS: dict[str, Callable[..., None]] = {
-    work.__name__: work for work in (seed, append, append_one, read_all, read_column, read_row, delete, plan, write_many, read_one_of_many)
+    work.__name__: work
+    for work in (
+        *(seed, append, append_partitioned, append_one, make_demanding, read_all, read_column, read_row, replace_partition, delete, plan),
+        *(write_many, read_one_of_many),
+    )
 }
 
 
@@ -155,12 +193,12 @@ def start(name: str, jars: list[str]) -> Arm:
         .config("spark.sql.shuffle.partitions", "2")
     )
     if name == "delta-spark":
-        from delta.tables import DeltaTable
+        from delta.tables import DeltaTable, IdentityGenerator
 
         builder = builder.config("spark.jars", ",".join(jars))
         for key, value in DELTA_SPARK.items():
             builder = builder.config(key, value)
-        return Arm(builder.getOrCreate(), "delta", DeltaTable)
+        return Arm(builder.getOrCreate(), "delta", DeltaTable, IdentityGenerator)
     spark = builder.getOrCreate()
     if name == "parquet":
         return Arm(spark, "parquet")
@@ -169,7 +207,7 @@ def start(name: str, jars: list[str]) -> Arm:
     from lakelog.spark import front_door
 
     lakelog.spark.enable(spark)
-    return Arm(spark, "delta", lakelog.spark.DeltaTable, getattr(front_door, "trips", None))
+    return Arm(spark, "delta", lakelog.spark.DeltaTable, lakelog.spark.IdentityGenerator, getattr(front_door, "trips", None))
 
 
 def main() -> None:

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from lakelog.core.actions import DomainMetadata
 from lakelog.core.clustering import DOMAIN, check_clustering, clustering_columns, clustering_domain, domain_changes
-from lakelog.core.errors import ColumnNotFoundError, CorruptLogError, InvalidRequestError, LakelogError, PartitionColumnError
-from lakelog.core.errors import UnsupportedTypeError as WrongType
+from lakelog.core.errors import (
+    ColumnNotFoundError,
+    CorruptLogError,
+    InvalidRequestError,
+    LakelogError,
+    PartitionColumnError,
+    UnsupportedTypeError,
+)
 from lakelog.core.field_metadata import COLUMN_ID, PHYSICAL_NAME
 from lakelog.core.schema import ArrayType, DataType, DecimalType, PrimitiveType, StructField, StructType
 
@@ -61,7 +67,7 @@ def test_columns_in_the_schemas_own_spelling() -> None:
         (("`id",), InvalidRequestError, ["'`id' is no column name", "backticks"]),
         (("",), InvalidRequestError, ["'' is no column name"]),
         (("id", "day", "price", "address.city", "address.`a.b`"), InvalidRequestError, ["at most 4", "not 5", "address.city", "Leave out"]),
-        (("address",), WrongType, ["address of type struct<", "numbers, dates, timestamps or strings"]),
+        (("address",), UnsupportedTypeError, ["address of type struct<", "numbers, dates, timestamps or strings"]),
     ],
 )
 def test_what_cannot_be_clustered_by(columns: tuple[str, ...], error: type[LakelogError], told: list[str]) -> None:
@@ -72,7 +78,7 @@ def test_what_cannot_be_clustered_by(columns: tuple[str, ...], error: type[Lakel
 
 @pytest.mark.parametrize("kind", [BOOLEAN, BINARY, ArrayType(LONG, True), PrimitiveType("variant")])
 def test_types_without_bounds(kind: DataType) -> None:
-    with pytest.raises(WrongType, match=r"Delta table /t: it cannot be clustered by c of type .* no bounds"):
+    with pytest.raises(UnsupportedTypeError, match=r"Delta table /t: it cannot be clustered by c of type .* no bounds"):
         checked("c", schema=StructType((StructField("c", kind),)))
 
 

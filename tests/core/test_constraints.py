@@ -113,7 +113,9 @@ def test_declared_lengths_are_found_by_their_paths(data_type: DataType, declared
     assert declared_lengths(schema) == expected
 
 
-@pytest.mark.parametrize(("data_type", "declared"), [(STRING, "char(3"), (ArrayType(STRING), "char(3)"), (STRING, ""), (STRING, "char(3) x")])
+@pytest.mark.parametrize(
+    ("data_type", "declared"), [(STRING, "char(3"), (ArrayType(STRING), "char(3)"), (STRING, ""), (STRING, "char(3) x")]
+)
 def test_a_declaration_that_is_not_of_the_type_is_named(data_type: DataType, declared: str) -> None:
     with pytest.raises(CorruptLogError, match=r"Column c is of type .*Restore the log"):
         length_constraints(StructType((StructField("c", data_type, True, {CHAR_VARCHAR_TYPE: declared}),)))

@@ -103,9 +103,7 @@ def test_what_travels_with_data_stays_out_of_a_new_table() -> None:
 
 
 def test_replacing_keeps_the_id_and_the_protocol_and_nothing_else() -> None:
-    before = made(
-        struct(a=LONG), cluster_by=("a",), comment="old", properties={"own": "1", "delta.columnMapping.mode": "name"}
-    )  # fmt: skip
+    before = made(struct(a=LONG), cluster_by=("a",), comment="old", properties={"own": "1", "delta.columnMapping.mode": "name"})
     table = define(TableDefinition(schema=struct(z=STRING)), before, now_ms=99)
     metadata, domain = table.actions
     assert isinstance(metadata, Metadata)
@@ -186,9 +184,7 @@ def test_every_difference_is_listed() -> None:
         partition_by=("d",),
         properties={"own": "1"},
     )
-    given = StructType(
-        (field("A", STRING), field("b", LONG, **IDENTITY), field("c", ArrayType(LONG, True)), field("extra", LONG))
-    )  # fmt: skip
+    given = StructType((field("A", STRING), field("b", LONG, **IDENTITY), field("c", ArrayType(LONG, True)), field("extra", LONG)))
     definition = TableDefinition(schema=given, properties={"own": "2", "mine": "3"}, cluster_by=("b",))
     with pytest.raises(SchemaMismatchError, match=r"Delta table /t: a table stands there already, at version 0") as caught:
         check_same(definition, there, table="/t")

@@ -374,7 +374,7 @@ def test_several_columns_in_one_commit(delta: SparkSession, table: str) -> None:
     assert latest(table) == 1
     name, parameters = told(table)
     assert name == "CHANGE COLUMNS"
-    assert [(each["column"]["name"], each["column"]["type"]) for each in parameters["columns"]] == [
+    assert [(each["name"], each["type"]) for each in parameters["columns"]] == [
         ("id", "long"),
         ("small", "short"),
         ("part", "long"),
@@ -488,6 +488,13 @@ def test_row_tracking_gives_ids_to_the_rows_that_are_there(delta: SparkSession, 
     assert len(rows(delta, table)) == 4
 
 
+def test_in_commit_timestamps_begin_with_the_statement(delta: SparkSession, table: str) -> None:
+    alter(delta, table, "SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')")
+    assert info(table)["inCommitTimestamp"] > 0
+    assert properties(table)["delta.inCommitTimestampEnablementVersion"] == "1"
+    assert told(table)[0] == "SET TBLPROPERTIES"
+
+
 def test_constraints(delta: SparkSession, table: str) -> None:
     alter(delta, table, "ADD CONSTRAINT Positive CHECK (id >= 0 AND place.city <> 'x)')")
     assert properties(table) == {"delta.constraints.positive": "id >= 0 AND place.city <> 'x)'"}
@@ -500,6 +507,12 @@ def test_constraints(delta: SparkSession, table: str) -> None:
         InvalidRequestError,
         "POSITIVE is there already",
         "DROP",
+    )
+    refused(
+        lambda: alter(delta, table, "ADD CONSTRAINT __CHAR_VARCHAR_STRING_LENGTH_CHECK__ CHECK (id >= 0)"),
+        table,
+        InvalidRequestError,
+        "keeps for itself. Choose another name",
     )
     refused(
         lambda: alter(delta, table, "ADD CONSTRAINT most CHECK (id < 2)"),
@@ -542,7 +555,7 @@ def test_constraints_of_another_kind(delta: SparkSession, table: str) -> None:
         lambda: alter(delta, table, "ADD CONSTRAINT k PRIMARY KEY (id) NOT ENFORCED"),
         table,
         UnsupportedOperationError,
-        "AddConstraint",
+        "does not support ALTER TABLE ... ADD CONSTRAINT",
         "ADD CONSTRAINT name CHECK (condition)",
     )
     refused(lambda: alter(delta, table, "ADD CHECK (id >= 0)"), table, UnsupportedOperationError, "ADD CONSTRAINT name CHECK (condition)")

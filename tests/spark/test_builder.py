@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 
 from lakelog.core.errors import (
     ColumnNotFoundError,
+    ConstraintViolationError,
     InvalidExpressionError,
     InvalidRequestError,
     InvalidSchemaError,
@@ -176,6 +177,16 @@ def test_a_table_by_path(delta: SparkSession, path: str) -> None:
     row = table.detail().first()
     assert row is not None
     assert (row.description, row.name, row.partitionColumns, row.numFiles) == ("what it is", None, ["year"], 0)
+
+
+def test_rows_of_a_table_that_was_built(delta: SparkSession, path: str) -> None:
+    builder = DeltaTable.create(delta).location(path).addColumn("n", "BIGINT", generatedAlwaysAs=IdentityGenerator(5, 5))
+    table = builder.addColumn("a", "INT", nullable=False).addColumn("b", "INT", generatedAlwaysAs="a * 2").execute()
+    delta.createDataFrame([(1,), (2,)], "a INT").coalesce(1).write.format("delta").mode("append").save(path)
+    assert sorted(tuple(row) for row in table.toDF().collect()) == [(5, 1, 2), (10, 2, 4)]
+    with pytest.raises(ConstraintViolationError, match="a"):
+        delta.createDataFrame([(None,)], "a INT").write.format("delta").mode("append").save(path)
+    assert latest(path) == 1
 
 
 def test_the_weakest_protocol(delta: SparkSession, path: str) -> None:

@@ -432,3 +432,21 @@ def test_defaults_reach_inserts_and_stay_out_of_frames(session: SparkSession, tm
     assert [dict(f.metadata) for f in found.schema.fields] == [{}, {"comment": "told"}]
     # A file from before the column was there has no value for it, whatever Spark would make of EXISTS_DEFAULT.
     assert rows(session, table) == [(1, None)]
+
+
+@MODES
+def test_change_data_lies_under_physical_names_too(session: SparkSession, tmp_path: Path, mode: str) -> None:
+    table = make_mapped(str(tmp_path / "t"), WIDE, mode, "p", delta_enableChangeDataFeed="true")
+    append(session.sql(WIDE_ROWS), table)
+    session.sql(f"DELETE FROM delta.`{table}` WHERE s.x = 3")
+    (change,) = of_kind(table, "cdc")
+    assert change["path"].startswith("_change_data/col-2=__HIVE_DEFAULT_PARTITION__/")
+    assert (change["partitionValues"], change["dataChange"]) == ({"col-2": None}, False)
+    file = Path(table, change["path"])
+    assert change["size"] == file.stat().st_size
+    written = pq.ParquetFile(file).read()
+    assert written.column_names == ["col-1", "col-3", "col-4", "col-9", "col-12", "col-14", "col-16", "_change_type"]
+    assert (written["col-1"].to_pylist(), written["_change_type"].to_pylist()) == ([3], ["delete"])
+    assert written.schema.field("col-1").metadata[b"PARQUET:field_id"] == b"1"
+    feed = session.read.format("delta").option("readChangeFeed", "true").option("startingVersion", "2").load(table)
+    assert [tuple(row) for row in feed.select("id", "p", "s.`in ner`.w", "_change_type").collect()] == [(3, None, "w3", "delete")]

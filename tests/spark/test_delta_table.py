@@ -63,6 +63,8 @@ def test_detail(delta: SparkSession, path: str) -> None:
     detail = DeltaTable.forPath(delta, path).detail()
     assert [f"{name} {kind}" for name, kind in detail.dtypes] == columns(DETAIL)
     row = detail.collect()[0]
+    assert set(row.writableBy) < set(row.readableBy)
+    assert any(engine.startswith("Trino") for engine in row.writableBy)
     assert (row.format, row.name, row.location) == ("delta", None, f"file:{path}")
     assert (row.partitionColumns, row.clusteringColumns, row.properties) == (["part"], [], {})
     assert (row.minReaderVersion, row.minWriterVersion, row.tableFeatures) == (1, 2, ["appendOnly", "invariants"])

@@ -132,7 +132,12 @@ def test_generation_expressions_have_the_columns_type_and_stand_on_ordinary_colu
 
 
 def test_defaults_are_constants_that_become_the_columns_type(delta: SparkSession) -> None:
-    for kind, sql in ((LONG, "1"), (STRING, "'it''s'"), (PrimitiveType("timestamp"), "current_timestamp()"), (DOUBLE, "CAST('NaN' AS DOUBLE)")):
+    for kind, sql in (
+        (LONG, "1"),
+        (STRING, "'it''s'"),
+        (PrimitiveType("timestamp"), "current_timestamp()"),
+        (DOUBLE, "CAST('NaN' AS DOUBLE)"),
+    ):
         check_columns(delta, with_column("d", kind, CURRENT_DEFAULT, sql), "/t")
     for sql in ("id + 1", "rand()", "(SELECT 1)", "1 +"):
         with pytest.raises(InvalidExpressionError, match="the default of column d"):

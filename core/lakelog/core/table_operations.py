@@ -58,7 +58,7 @@ def change_columns(columns: Sequence[ToldColumn]) -> Operation:
     if len(told) == 1:
         column, position = told[0]
         return Operation(name="CHANGE COLUMN", parameters={"column": json_text(column), **position})
-    return Operation(name="CHANGE COLUMNS", parameters={"columns": json_text([{"column": c, **p} for c, p in told])})
+    return Operation(name="CHANGE COLUMNS", parameters={"columns": json_text([{**column, **position} for column, position in told])})
 
 
 def replace_columns(schema: StructType) -> Operation:
@@ -88,7 +88,7 @@ def cluster_by(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> Op
     return Operation(name="CLUSTER BY", parameters={"oldClusteringColumns": before, "newClusteringColumns": after})
 
 
-def _column(column: ToldColumn) -> JSON:
+def _column(column: ToldColumn) -> dict[str, JSON]:
     field = column.field
     match field.type:
         case StructType():

@@ -78,7 +78,7 @@ def _add_constraint(reader: _Reader) -> _Change | None:
     if condition is None:
         return None
     reader.words("ENFORCED")
-    return "ADD CONSTRAINT", {"kind": "AddConstraint", "name": name, "expression": condition}
+    return "ADD CONSTRAINT ... CHECK", {"kind": "AddConstraint", "name": name, "expression": condition}
 
 
 def _drop(reader: _Reader) -> _Change | None:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from lakelog.core.actions import AddFile
 from lakelog.core.commit import Reads
 from lakelog.core.constraints import quoted
-from lakelog.core.errors import ColumnNotFoundError, InvalidOptionError
+from lakelog.core.errors import ColumnNotFoundError, InvalidOptionError, InvalidTablePropertyError
 from lakelog.core.partition_values import parse_partition_column
 from lakelog.core.predicates import Column, Comparison, IsNull, Literal, Predicate, conjunction, disjunction
 from lakelog.core.schema import DataType, PrimitiveType
@@ -109,7 +109,7 @@ def using_columns(replacement: Replacement, snapshot: Snapshot) -> tuple[str, ..
         unknown = [name for name in names if name.lower() not in known]
         if unknown:
             raise ColumnNotFoundError(f"there is no column {', '.join(unknown)}; there are {', '.join(snapshot.schema.names)}")
-    except (ColumnNotFoundError, ValueError) as error:
+    except (ColumnNotFoundError, InvalidTablePropertyError) as error:
         raise InvalidOptionError(
             f"Delta table {snapshot.root}: the write option replaceUsing={replacement.text} must list columns of the table and of the "
             f"data, separated by commas: {str(error).rstrip('.')}."

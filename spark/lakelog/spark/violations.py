@@ -122,9 +122,9 @@ def _texts(value: object, path: Path) -> list[str]:
         return [text for item in value for text in _texts(item, path[1:])]
     if not isinstance(value, dict):
         return []
-    if path[0] in value:
-        return _texts(value[path[0]], path[1:])
-    inner = value if path[0] == "key" else value.values()
+    # JSON does not tell a struct from a map.
+    inner = [value[path[0]]] if path[0] in value else []
+    inner += [*value] if path[0] == "key" else [*value.values()] if path[0] == "value" else []
     return [text for item in inner for text in _texts(item, path[1:])]
 
 

@@ -22,7 +22,7 @@ public class Names {
   }
 
   private static final String[] ALTERATIONS = {"ADD COLUMN", "DROP COLUMN", "RENAME COLUMN", "ALTER COLUMN", "CHANGE COLUMN", "REPLACE COLUMNS",
-      "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD CONSTRAINT", "DROP CONSTRAINT", "DROP FEATURE", "CLUSTER BY"};
+      "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD CONSTRAINT ... CHECK", "DROP CONSTRAINT", "DROP FEATURE", "CLUSTER BY"};
 
   static boolean isServed(String command) {
     for (int i = 0; i < ALTERATIONS.length; i++) {
