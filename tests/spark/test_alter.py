@@ -327,6 +327,9 @@ def test_types_widen(delta: SparkSession, table: str) -> None:
         "column part partitions",
         "overwriteSchema",
     )
+    alter(delta, table, "ADD COLUMN code varchar(3)")
+    alter(delta, table, "ALTER COLUMN code TYPE varchar(9)")
+    assert schema(table)["code"]["metadata"] == {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)"}
     alter(delta, table, "ADD CONSTRAINT c CHECK (small >= 0)")
     refused(lambda: alter(delta, table, "ALTER COLUMN small TYPE decimal(20, 0)"), table, UnsupportedOperationError, "constraint c (small")
 

@@ -96,6 +96,16 @@ def test_what_one_row_does_not_tell_is_refused(delta: SparkSession, sql: str, na
     assert message.count("\n") == 0
 
 
+def test_a_function_written_in_sql_is_one_of_the_users(delta: SparkSession) -> None:
+    delta.sql("CREATE OR REPLACE TEMPORARY FUNCTION lakelog_more(x BIGINT) RETURNS BIGINT RETURN x + 1")
+    try:
+        with pytest.raises(InvalidExpressionError, match="a user-defined function, which other writers do not have: lakelog_more"):
+            check_condition(delta, "lakelog_more(id) > 0", SCHEMA, "/t", "CHECK constraint c")
+    finally:
+        delta.sql("DROP TEMPORARY FUNCTION lakelog_more")
+    check_condition(delta, "abs(id) > 0 AND system.builtin.abs(id) > 0", SCHEMA, "/t", "CHECK constraint c")
+
+
 def test_a_session_variable_is_no_column(delta: SparkSession) -> None:
     delta.sql("DECLARE OR REPLACE VARIABLE lakelog_limit BIGINT DEFAULT 5")
     try:

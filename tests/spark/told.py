@@ -53,6 +53,7 @@ def rules(spark: SparkSession) -> dict[str, object]:
         "resolution": _classes(analyzer.extendedResolutionRules()),
         "post-hoc": _classes(analyzer.postHocResolutionRules()),
         "checks": _classes(analyzer.extendedCheckRules()),
+        "parser": state.sqlParser().getClass().getName(),
         "optimizer": [(batches.apply(i).name(), _classes(batches.apply(i).rules())) for i in range(batches.length())],
         "catalog": state.catalogManager().v2SessionCatalog().getClass().getName(),
     }

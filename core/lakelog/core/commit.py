@@ -32,13 +32,13 @@ from lakelog.core.paths import Strings
 from lakelog.core.predicates import Predicate
 from lakelog.core.snapshot import Snapshot
 from lakelog.core.table_features import check_writable
-from lakelog.core.table_properties import ISOLATION_LEVEL
+from lakelog.core.table_properties import ISOLATION_LEVEL, MATERIALIZED_ROW_COMMIT_VERSION, MATERIALIZED_ROW_ID
 
 # What a table that does not exist yet counts as having been read at.
 NO_VERSION = -1
 
 _DOMAINS = "domainMetadata"
-_DRAWN_NAMES = (row_tracking.MATERIALIZED_ID, row_tracking.MATERIALIZED_VERSION)
+_DRAWN_NAMES = (MATERIALIZED_ROW_ID, MATERIALIZED_ROW_COMMIT_VERSION)
 
 
 class Isolation(StrEnum):

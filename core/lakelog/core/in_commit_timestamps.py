@@ -12,11 +12,11 @@ from dataclasses import replace
 from lakelog.core.actions import Metadata
 from lakelog.core.errors import CorruptLogError, InvalidTablePropertyError
 from lakelog.core.records import INT64_MAX, shown
-from lakelog.core.table_properties import IN_COMMIT_TIMESTAMPS
-
-FEATURE = "inCommitTimestamp"
-ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
-ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+from lakelog.core.table_properties import (
+    IN_COMMIT_TIMESTAMP_ENABLEMENT_TIMESTAMP,
+    IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION,
+    IN_COMMIT_TIMESTAMPS,
+)
 
 # Digits of a version in a file's name.
 _LONGEST_VERSION = 20
@@ -43,9 +43,11 @@ def first_version(configuration: Mapping[str, str], table: str) -> int | None:
     """
     if configuration.get(IN_COMMIT_TIMESTAMPS.key, "false").lower() != "true":
         return None
-    text = configuration.get(ENABLEMENT_VERSION, "0")
+    text = configuration.get(IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION, "0")
     if not text.isdecimal() or len(text) > _LONGEST_VERSION:
-        raise InvalidTablePropertyError(f"Delta table {table}: the table property {ENABLEMENT_VERSION} is {shown(text)}, not a version")
+        raise InvalidTablePropertyError(
+            f"Delta table {table}: the table property {IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION} is {shown(text)}, not a version"
+        )
     return int(text)
 
 
@@ -82,10 +84,14 @@ def with_enablement(metadata: Metadata, before: Metadata | None, *, version: int
     if before is None:
         return metadata
     if not is_enabled(before.configuration):
-        told = {ENABLEMENT_VERSION: str(version), ENABLEMENT_TIMESTAMP: str(timestamp_ms)}
+        told = {IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION: str(version), IN_COMMIT_TIMESTAMP_ENABLEMENT_TIMESTAMP: str(timestamp_ms)}
     else:
         # Metadata made from nothing, as by a replacement of the table, must not make the older commits lose their files' times.
-        told = {key: before.configuration[key] for key in (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP) if key in before.configuration}
+        told = {
+            key: before.configuration[key]
+            for key in (IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION, IN_COMMIT_TIMESTAMP_ENABLEMENT_TIMESTAMP)
+            if key in before.configuration
+        }
     if told.items() <= metadata.configuration.items():
         return metadata
     return replace(metadata, configuration={**metadata.configuration, **told})

@@ -24,7 +24,6 @@ from dataclasses import replace
 from lakelog.core import row_tracking
 from lakelog.core.actions import AddFile, Metadata
 from lakelog.core.commit import CommitAttempt
-from lakelog.core.in_commit_timestamps import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType, parse_schema, walk
 from lakelog.core.table_properties import (
     APPEND_ONLY,
@@ -35,8 +34,12 @@ from lakelog.core.table_properties import (
     DELETED_FILE_RETENTION,
     DELETION_VECTORS,
     ENABLE_EXPIRED_LOG_CLEANUP,
+    IN_COMMIT_TIMESTAMP_ENABLEMENT_TIMESTAMP,
+    IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION,
     IN_COMMIT_TIMESTAMPS,
     LOG_RETENTION,
+    MATERIALIZED_ROW_COMMIT_VERSION,
+    MATERIALIZED_ROW_ID,
     NUM_INDEXED_COLS,
     RANDOM_PREFIX_LENGTH,
     RANDOMIZE_FILE_PREFIXES,
@@ -77,9 +80,15 @@ _HARMLESS = frozenset(
 )
 
 _MADE_FOR_THE_VERSION = frozenset(
-    {IN_COMMIT_TIMESTAMPS.key, ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, ROW_TRACKING.key, row_tracking.SUSPENDED}
+    {
+        IN_COMMIT_TIMESTAMPS.key,
+        IN_COMMIT_TIMESTAMP_ENABLEMENT_TIMESTAMP,
+        IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION,
+        ROW_TRACKING.key,
+        row_tracking.SUSPENDED,
+    }
 )
-_MATERIALIZED = frozenset({row_tracking.MATERIALIZED_ID, row_tracking.MATERIALIZED_VERSION})
+_MATERIALIZED = frozenset({MATERIALIZED_ROW_ID, MATERIALIZED_ROW_COMMIT_VERSION})
 
 _CONSTRAINTS = "delta.constraints."
 _MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"

@@ -27,8 +27,6 @@ from lakelog.core.table_properties import ROW_TRACKING
 FEATURE = "rowTracking"
 DOMAIN = "delta.rowTracking"
 SUSPENDED = "delta.rowTrackingSuspended"
-MATERIALIZED_ID = "delta.rowTracking.materializedRowIdColumnName"
-MATERIALIZED_VERSION = "delta.rowTracking.materializedRowCommitVersionColumnName"
 # In ``commitInfo.tags``: whether every row that was copied or changed kept its id.
 PRESERVED = "delta.rowTracking.preserved"
 

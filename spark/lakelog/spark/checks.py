@@ -67,7 +67,9 @@ def enforced(
         CorruptLogError: a constraint in the metadata that cannot be read.
     """
     schema = parse_schema(metadata.schema_json)
-    lengths = {} if spark.conf.get(_LENGTHS_IGNORED) == "true" else declared_lengths(schema)
+    lengths = declared_lengths(schema)
+    if lengths and spark.conf.get(_LENGTHS_IGNORED) == "true":
+        lengths = {}
     constraints = _constraints(metadata.configuration, schema, given, plans, lengths, extra)
     as_it_is = given.names == schema.names and all(isinstance(plan, CopyColumn) for plan in plans)
     if as_it_is and not constraints and not lengths:

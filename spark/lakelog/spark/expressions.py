@@ -76,7 +76,7 @@ def check_expression(
             aggregate, a window function, a function that makes rows, a user-defined function, a session variable or a part that
             answers differently each time; names the part.
     """
-    asked = f"Delta table {table}: {what} ({sql})"
+    asked = f"Delta table {table}: {what} ({' '.join(sql.split())})"
     try:
         told = orjson.loads(jvm.expression_facts(spark, sql, _plain(schema).to_json()))
     except PySparkException as error:

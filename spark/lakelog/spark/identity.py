@@ -101,7 +101,7 @@ def _furthest(footers: Sequence[pq.FileMetaData], column: str, *, up: bool, tabl
                     "number. Leave out the writer option parquet.column.statistics.enabled."
                 )
             if statistics is not None and group.num_rows:
-                found.append(int(statistics.max if up else statistics.min))
+                found.append(int(str(statistics.max if up else statistics.min)))
     if not found:
         return None
     return max(found) if up else min(found)

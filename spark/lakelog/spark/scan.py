@@ -27,8 +27,8 @@ def frame_of(context: Context, spark: SparkSession, held: HeldSnapshot) -> DataF
 
 def with_files(context: Context, snapshot: Snapshot, protocol: Protocol, metadata: Metadata, adds: Sequence[AddFile]) -> HeldSnapshot:
     """New files alone as a snapshot of their table, so that they can be read before any commit names them."""
-    batch = rows_to_files([dict(add.to_json()) for add in adds], snapshot.root)
-    return with_metadata(context, snapshot, protocol, metadata, pa.Table.from_batches([batch], FILES_SCHEMA))
+    batches = [rows_to_files([dict(add.to_json()) for add in adds], snapshot.root)] if adds else []
+    return with_metadata(context, snapshot, protocol, metadata, pa.Table.from_batches(batches, FILES_SCHEMA))
 
 
 def with_metadata(

@@ -2,6 +2,8 @@ package lakelog;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.spark.sql.catalyst.AliasIdentifier;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAlias;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
@@ -109,6 +111,7 @@ public class StoredExpressions extends scala.runtime.AbstractFunction0 {
     LogicalPlan plan = analysed(session, new Project(Door.seq(one), relation)).queryExecution().analyzed();
     java.util.LinkedHashSet columns = new java.util.LinkedHashSet();
     search(plan, told, columns);
+    searchFunctions(parsed, told);
     Seq output = plan.output();
     boolean plain = plan instanceof Project && ((Project) plan).child() instanceof LocalRelation && output.length() == 1;
     if (!plain && told.isEmpty()) told.put("shape", sql);
@@ -137,6 +140,18 @@ public class StoredExpressions extends scala.runtime.AbstractFunction0 {
     else if (name.equals("VariableReference")) note(told, "variable", node);
     else if (MOMENTARY.contains(name)) note(told, "momentary", node);
     else if (!(node instanceof Alias) && !node.deterministic()) note(told, "nondeterministic", node);
+  }
+
+  /** The analyzer puts the body of a function written in SQL in its place, so that its name is left in the text alone. */
+  private static void searchFunctions(Expression node, java.util.LinkedHashMap told) {
+    if (node instanceof UnresolvedFunction) {
+      Seq parts = ((UnresolvedFunction) node).nameParts();
+      FunctionIdentifier name = new FunctionIdentifier(parts.last().toString());
+      boolean own = parts.length() == 1 || parts.apply(parts.length() - 2).toString().equalsIgnoreCase("builtin");
+      if (!own || !FunctionRegistry.builtin().functionExists(name)) told.put("function", parts.mkString("."));
+    }
+    java.util.Iterator each = CollectionConverters.asJava(node.children()).iterator();
+    while (each.hasNext()) searchFunctions((Expression) each.next(), told);
   }
 
   private static void note(java.util.LinkedHashMap told, String kind, Expression node) {
