@@ -24,6 +24,7 @@ from lakelog.core.errors import (
     UnsupportedOperationError,
 )
 from lakelog.spark import alter as module
+from lakelog.spark.session import context_of
 from tests.spark.tables import Action, field, info, latest, make_log, of_kind, rows, save, struct
 from tests.spark.told import check_ours, register
 
@@ -236,6 +237,7 @@ def test_generated_columns_and_clustering_hold_on_to_their_columns(delta: SparkS
             "DROP COLUMN",
         )
     refused(lambda: alter(delta, path, "ALTER COLUMN b TYPE decimal(20,0)"), path, UnsupportedOperationError, "generated as a + 1")
+    refused(lambda: alter(delta, path, "ALTER COLUMN b SET DEFAULT 3"), path, UnsupportedOperationError, "computed from other columns")
     alter(delta, path, "RENAME COLUMN c TO d")
     alter(delta, path, "CLUSTER BY (a, d)")
     assert told(path)[1] == {"oldClusteringColumns": "d", "newClusteringColumns": "a,d"}
@@ -590,6 +592,16 @@ def test_a_table_of_the_metastore_is_altered_by_its_name(delta: SparkSession, ta
         refused(lambda: delta.sql("ALTER TABLE alter_known DROP COLUMN note"), table, UnsupportedOperationError, "needs column mapping")
     finally:
         delta.sql("DROP TABLE alter_known")
+
+
+def test_changes_of_several_kinds_take_a_statement_each(delta: SparkSession, table: str) -> None:
+    both = [{"kind": "SetProperty", "key": "a", "value": "b"}, {"kind": "RenameColumn", "column": ["id"], "name": "x"}]
+    with pytest.raises(UnsupportedOperationError, match=r"RenameColumn, SetProperty.* take a statement each") as caught:
+        module.alter(context_of(delta), delta, table, both)
+    assert str(caught.value).startswith(f"Delta table {table}: ")
+    with pytest.raises(UnsupportedOperationError, match="ADD CONSTRAINT name CHECK"):
+        module.alter(context_of(delta), delta, table, [{"kind": "AddConstraint"}])
+    assert latest(table) == 0
 
 
 def test_an_append_between_the_look_and_the_commit_is_seen(delta: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -541,3 +541,13 @@ def test_types_that_widened(delta: SparkSession, tmp_path: Path) -> None:
     assert frame.schema["a"].dataType.simpleString() == "bigint"
     assert rows(frame) == sorted(expected, key=repr)
     assert rows(frame.where("a > 2")) == sorted(expected[3:], key=repr)
+
+
+def test_what_lakelog_wrote_itself(delta: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "t")
+    frame = delta.range(6).selectExpr("id", "id % 2 p").coalesce(1)
+    frame.write.format("delta").option("delta.enableChangeDataFeed", "true").save(table)
+    delta.sql(f"DELETE FROM delta.`{table}` WHERE id = 3")
+    delta.range(7, 8).selectExpr("id", "id % 2 p").write.format("delta").mode("append").save(table)
+    inserted: Rows = [(i, i % 2, "insert", 0) for i in range(6)]
+    assert rows(changes(delta, table, startingVersion=0)) == sorted([*inserted, (3, 1, "delete", 1), (7, 1, "insert", 2)], key=repr)

@@ -3,7 +3,7 @@ package lakelog;
 import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.spark.sql.catalyst.AliasIdentifier;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
-import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
+import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAlias;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
@@ -148,7 +148,7 @@ public class StoredExpressions extends scala.runtime.AbstractFunction0 {
       Seq parts = ((UnresolvedFunction) node).nameParts();
       FunctionIdentifier name = new FunctionIdentifier(parts.last().toString());
       boolean own = parts.length() == 1 || parts.apply(parts.length() - 2).toString().equalsIgnoreCase("builtin");
-      if (!own || !FunctionRegistry.builtin().functionExists(name)) told.put("function", parts.mkString("."));
+      if (!own || !FunctionRegistry$.MODULE$.builtin().functionExists(name)) told.put("function", parts.mkString("."));
     }
     java.util.Iterator each = CollectionConverters.asJava(node.children()).iterator();
     while (each.hasNext()) searchFunctions((Expression) each.next(), told);
