@@ -10,7 +10,6 @@ from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, Str
 from lakelog.core.table_features import (
     FEATURES,
     check_readable,
-    check_row_delete,
     check_writable,
     feature_named,
     feature_names,
@@ -133,24 +132,6 @@ def test_tables_that_cannot_be_written_are_refused_with_the_cause(
         check_writable(given, metadata(configuration), schema, "/t")
     assert caught.value.features == features
     assert cause in str(caught.value)
-
-
-@pytest.mark.parametrize("key", ["delta.enableChangeDataFeed", "delta.enableChangeDataCapture"])
-def test_rows_are_not_deleted_behind_the_change_data_feed(key: str) -> None:
-    check_row_delete(protocol(1, 4), metadata({key: "false"}), "/t")
-    with pytest.raises(UnsupportedFeatureError, match="/t") as caught:
-        check_row_delete(protocol(1, 4), metadata({key: "true"}), "/t")
-    assert caught.value.features == ("changeDataFeed",)
-
-
-@pytest.mark.parametrize(
-    ("given", "configuration"),
-    [(only_writers("rowTracking", "domainMetadata"), {}), (protocol(1, 2), {"delta.enableRowTracking": "true"})],
-)
-def test_rows_are_not_deleted_where_rows_have_ids(given: Protocol, configuration: dict[str, str]) -> None:
-    with pytest.raises(UnsupportedFeatureError) as caught:
-        check_row_delete(given, metadata(configuration), "/t")
-    assert caught.value.features == ("rowTracking",)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from lakelog.core.records import INT64_MAX
 from lakelog.core.schema import DecimalType, PrimitiveType, StructType, leaf_columns, nullable_schema, parse_schema, to_arrow, walk
 from lakelog.core.snapshot import Snapshot
 from lakelog.core.stats_bounds import read_row_counts
-from lakelog.core.table_features import check_row_delete, check_writable, feature_names
+from lakelog.core.table_features import check_writable, feature_names
 from lakelog.core.table_properties import TableProperties
 from lakelog.storage.environment import Environment
 from lakelog.storage.table_log import TableLog
@@ -223,7 +223,6 @@ def _schema(snapshot: Snapshot) -> None:
 
 def _features(snapshot: Snapshot) -> None:
     feature_names(snapshot.protocol)
-    _look_at(lambda s: check_row_delete(s.protocol, s.metadata, s.root), snapshot)
     check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root)
 
 

@@ -450,3 +450,17 @@ def test_change_data_lies_under_physical_names_too(session: SparkSession, tmp_pa
     assert written.schema.field("col-1").metadata[b"PARQUET:field_id"] == b"1"
     feed = session.read.format("delta").option("readChangeFeed", "true").option("startingVersion", "2").load(table)
     assert [tuple(row) for row in feed.select("id", "p", "s.`in ner`.w", "_change_type").collect()] == [(3, None, "w3", "delete")]
+
+
+@MODES
+def test_a_table_made_by_a_write_is_mapped_from_its_first_file_on(session: SparkSession, tmp_path: Path, mode: str) -> None:
+    table = str(tmp_path / "t")
+    frame = session.sql(WIDE_ROWS)
+    frame.coalesce(1).write.format("delta").partitionBy("p").option("delta.columnMapping.mode", mode).save(table)
+    assert sorted(map(repr, read(session, table).collect())) == sorted(map(repr, frame.collect()))
+    (metadata,) = of_kind(table, "metaData")
+    physical = {f["name"]: f["metadata"]["delta.columnMapping.physicalName"] for f in json.loads(metadata["schemaString"])["fields"]}
+    assert all(name.startswith("col-") for name in physical.values())
+    assert {name for add in of_kind(table, "add") for name in add["partitionValues"]} == {physical["p"]}
+    frame.where("id = 1").write.format("delta").mode("overwrite").save(table)
+    assert [row["id"] for row in read(session, table).where("s.`in ner`.z = 10 and p is null").collect()] == [1]

@@ -44,6 +44,7 @@ NOT_YET = {
     "kernelrs-v2-classic-checkpoint-parquet": {"v2Checkpoint"},
 }
 
+
 def sha256(rows: list[bytes]) -> str:
     return hashlib.sha256(b"".join(row + b"\n" for row in rows)).hexdigest()
 

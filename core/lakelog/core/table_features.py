@@ -256,24 +256,6 @@ def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, t
         raise _refusal(table, "write", refused)
 
 
-def check_row_delete(protocol: Protocol, metadata: Metadata, table: str) -> None:
-    """Refuse to delete single rows of a table where the rewrite of a file must say more than its rows.
-
-    Raises:
-        UnsupportedFeatureError: a change data feed (the commit must carry the changed rows) or row tracking (rows must keep their ids).
-        InvalidTablePropertyError: the value of a property that decides on it cannot be parsed.
-    """
-    refused = {
-        name: f"the table property {prop.key} is set"
-        for name, prop in (("changeDataFeed", CHANGE_DATA_FEED), ("rowTracking", ROW_TRACKING))
-        if prop.of(metadata.configuration)
-    }
-    if "rowTracking" in writer_features(protocol):
-        refused.setdefault("rowTracking", _listed)
-    if refused:
-        raise _refusal(table, "delete rows from", refused)
-
-
 _listed = "it is listed in the protocol"
 
 

@@ -273,9 +273,7 @@ class Channel:
         raise AttributeError(name)
 
 
-CLOSED = (
-    "This Spark session does not serve Delta tables: lakelog is not enabled, or was disabled. Call lakelog.spark.enable(spark) first."
-)
+CLOSED = "This Spark session does not serve Delta tables: lakelog is not enabled, or was disabled. Call lakelog.spark.enable(spark) first."
 
 _REMEDIES = {
     "DESCRIBE HISTORY": "DeltaTable.forPath(spark, path).history() shows it.",

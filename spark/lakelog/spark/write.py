@@ -309,7 +309,8 @@ def _attempt(
     if removal is not None and target.base is not None:
         actions += removal.removals(target.base, now, data_change=request.data_change)
     actions += [*files.changes, *files.adds]
-    reads = Reads() if removal is None else removal.reads
+    # An overwrite that finds no table replaces whatever another writer has put there meanwhile.
+    reads = removal.reads if removal is not None else Reads(whole_table=request.mode == "Overwrite")
     if reads_itself:
         reads = Reads(whole_table=True)
     text = {} if request.replacement is None else {request.replacement.kind: request.replacement.text}
@@ -332,4 +333,5 @@ def _attempt(
         table_id=None if held is None else held.snapshot.metadata.id,
         user_metadata=user_metadata(spark, request),
         joins=request.mode == "Append",
+        keeps_row_ids=request.data_change and (removal is None or not removal.added),
     )
