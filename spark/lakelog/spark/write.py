@@ -103,8 +103,9 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
         reads_itself = held is not None and jvm.follows(frame, context.hadoop_root(root))
         if held is not None and reads_itself:
             frame = jvm.pinned(frame, spark, context.hadoop_root(root), held.id)
-        target = _target(context, spark, request, held, frame)
-        files = _write(context, spark, request, target, frame)
+        given = _schema(frame, root)
+        target = _target(context, spark, request, held, given)
+        files = _write(context, spark, request, target, frame, given)
         with written_files(files.uris):
             attempt = _attempt(context, spark, request, asked, target, files, reads_itself=reads_itself)
         if held is not None and not attempt.actions:
@@ -144,7 +145,7 @@ def _existing(context: Context, root: str) -> HeldSnapshot | None:
         return None
 
 
-def _target(context: Context, spark: SparkSession, request: WriteRequest, held: HeldSnapshot | None, frame: DataFrame) -> _Target:
+def _target(context: Context, spark: SparkSession, request: WriteRequest, held: HeldSnapshot | None, given: StructType) -> _Target:
     root, replacement = request.root, request.replacement
     snapshot = None if held is None else held.snapshot
     kind = None if replacement is None else replacement.kind
@@ -168,9 +169,7 @@ def _target(context: Context, spark: SparkSession, request: WriteRequest, held: 
         properties={} if snapshot is not None else {**default_properties(context.settings(spark)), **request.properties},
     )
     environment = context.environment
-    update = update_for_write(
-        snapshot, _schema(frame, root), wanted, table=root, new_uuid=environment.new_uuid, now_ms=environment.now_ms()
-    )
+    update = update_for_write(snapshot, given, wanted, table=root, new_uuid=environment.new_uuid, now_ms=environment.now_ms())
     check_writable(update.change.protocol, update.change.metadata, update.schema, root)
     if update.left_out:
         _log.warning("Delta table %s: the columns %s are of no type (void) and were not added", root, ", ".join(update.left_out))
@@ -214,13 +213,12 @@ def _schema(frame: DataFrame, root: str) -> StructType:
         raise UnsupportedTypeError(f"Delta table {root}: {error}") from None
 
 
-def _write(context: Context, spark: SparkSession, request: WriteRequest, target: _Target, frame: DataFrame) -> _Files:
+def _write(context: Context, spark: SparkSession, request: WriteRequest, target: _Target, frame: DataFrame, given: StructType) -> _Files:
     root, update = request.root, target.update
     metadata, protocol = update.change.metadata, update.change.protocol
     name = f"WRITE {request.mode.lower()} to {root}"
     alias = jvm.frame_alias(frame) if target.kind is Kind.ON else None
-    given, extra = _schema(frame, root), _rows_must_match(request, target)
-    rows = enforced(spark, frame, given, metadata, update.plans, root=root, extra=extra)
+    rows = enforced(spark, frame, given, metadata, update.plans, root=root, extra=_rows_must_match(request, target))
     if _is_optimized(request, metadata):
         rows = jvm.rebalanced(rows, spark, metadata.partition_columns, request.optimized_bytes)
     options = parquet_options(metadata.configuration, request.writer_options)
