@@ -83,23 +83,25 @@ def told(frame: DataFrame) -> list[str]:
 @pytest.mark.parametrize("kind", EDGES)
 def test_an_edge_is_read_back_and_never_pruned_wrongly(session: SparkSession, tmp_path: Path, kind: str, layout: str) -> None:
     path = str(tmp_path / "t")
-    frame = values(session, kind, partition=layout == "partition").cache()
+    partition = layout == "partition"
+    frame = values(session, kind, partition=partition)
     if layout == "one file each":
         for number in range(frame.count()):
             save(frame.where(F.col("n") == number), path)
     else:
-        save(frame, path, partition_by=["v"] if layout == "partition" else [])
-    table = session.read.format("delta").load(path)
+        save(frame, path, partition_by=["v"] if partition else [])
     expected = frame
-    if layout == "partition" and kind in ("string", "binary"):
+    if partition and kind in ("string", "binary"):
         # The protocol has no empty partition value: it is null.
         empty = F.lit("") if kind == "string" else F.lit(b"")
         expected = frame.withColumn("v", F.when(F.col("v") != empty, F.col("v")))
+    table = session.read.format("delta").load(path)
     assert told(table) == told(expected)
-    for literal in literals(kind, partition=layout == "partition"):
-        for operator in ("=", "<=", ">=", "<", ">", "<=>"):
-            condition = f"v {operator} CAST({literal} AS {kind})"
-            assert told(table.where(condition)) == told(expected.where(condition)), condition
-    for condition in ("v IS NULL", "v IS NOT NULL"):
-        assert told(table.where(condition)) == told(expected.where(condition))
-    frame.unpersist()
+    conditions = [
+        *(f"v {operator} CAST({literal} AS {kind})" for literal in literals(kind, partition=partition) for operator in ("=", "<", ">=")),
+        *("v IS NULL", "v IS NOT NULL"),
+    ]
+    answers = expected.select("n", *(F.expr(condition) for condition in conditions)).collect()
+    for place, condition in enumerate(conditions, start=1):
+        found = sorted(row["n"] for row in table.where(condition).select("n").collect())
+        assert found == sorted(row["n"] for row in answers if row[place]), condition
