@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from lakelog.core.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from lakelog.core.schema_compare import ColumnPlan, compared, mismatch
 
 _PLAIN: tuple[DataType, ...] = (
     *(PrimitiveType(name) for name in ("byte", "short", "integer", "long", "float", "double", "string")),
@@ -38,3 +39,11 @@ def _type(chance: Random, depth: int) -> DataType:
             return _struct(chance, depth - 1)
         case _:
             return chance.choice(_PLAIN)
+
+
+def compare_for_write(table: StructType, data: StructType, *, table_name: str) -> tuple[ColumnPlan, ...]:
+    """The plans of a write whose data fits its table; its differences as the error that a write raises."""
+    plans, differences = compared(table, data, table_name=table_name)
+    if differences:
+        raise mismatch(differences, table_name=table_name, remedy="Select the columns.")
+    return plans

@@ -8,7 +8,6 @@ import pytest
 
 from lakelog.core.constraints import (
     Length,
-    check_constraint_key,
     check_constraints,
     constraints_of,
     declared_lengths,
@@ -64,7 +63,6 @@ def test_names_are_quoted_wherever_they_come_from() -> None:
 def test_check_constraints_keep_the_letters_of_their_names() -> None:
     configuration = {"delta.constraints.Positive": "id > 0", "DELTA.CONSTRAINTS.small": "id < 9", "delta.appendOnly": "true"}
     assert check_constraints(configuration) == {"small": "id < 9", "Positive": "id > 0"}
-    assert check_constraint_key("Positive") == "delta.constraints.positive"
 
 
 def test_all_that_a_table_demands_in_the_order_of_its_checks() -> None:

@@ -30,10 +30,9 @@ from lakelog.core.schema_compare import (
     NullColumn,
     StructColumn,
     check_partition_columns,
-    check_same_partitioning,
-    compare_for_write,
     compared,
 )
+from tests.core.schema_models import compare_for_write
 
 LONG, INTEGER, STRING, VOID = (PrimitiveType(n) for n in ("long", "integer", "string", "void"))
 
@@ -160,12 +159,6 @@ def test_void_that_the_table_lacks_may_be_dropped() -> None:
     assert differences(table, struct(a=LONG, n=LONG)) == ("column n: the table has no such column, the data has long",)
 
 
-def test_the_refusal_says_what_to_do() -> None:
-    with pytest.raises(SchemaMismatchError) as caught:
-        compare_for_write(struct(a=LONG), struct(a=LONG, b=LONG), table_name="/t")
-    assert '.option("mergeSchema", "true")' in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("wanted", "given_type", "fits"),
     [
@@ -253,9 +246,3 @@ def test_partition_columns_that_cannot_partition_are_refused(columns: list[str],
 def test_a_table_of_partition_columns_alone_is_refused() -> None:
     with pytest.raises(PartitionColumnError, match="all columns"):
         check_partition_columns(struct(a=LONG, b=LONG), ["b", "a"], table_name="/t")
-
-
-def test_the_same_partitioning_is_told_by_name_but_for_case() -> None:
-    assert check_same_partitioning(["Year", "m"], ["year", "M"], table_name="/t") == ("Year", "m")
-    with pytest.raises(PartitionColumnError, match=r"\(m, Year\).*\(Year, m\)"):
-        check_same_partitioning(["Year", "m"], ["m", "Year"], table_name="/t")

@@ -17,10 +17,10 @@ from lakelog.core.constraints import Constraint
 from lakelog.core.errors import ConstraintViolationError, InvalidExpressionError
 from lakelog.core.field_metadata import CHAR_VARCHAR_TYPE, INVARIANTS
 from lakelog.core.schema import StructType, parse_schema
-from lakelog.core.schema_compare import compare_for_write
 from lakelog.spark import jvm
 from lakelog.spark.checks import enforced
 from lakelog.spark.violations import explained
+from tests.core.schema_models import compare_for_write
 from tests.spark.tables import Action, array, field, make_log, mapping, parquet_files, rows, save, struct, versions
 
 PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 6}

@@ -15,8 +15,9 @@ from lakelog.core.actions import Metadata, Protocol
 from lakelog.core.errors import ConstraintViolationError, MetadataChangedException, SchemaMismatchError, UnsupportedOperationError
 from lakelog.core.field_metadata import IDENTITY_ALLOWS_EXPLICIT, IDENTITY_HIGH_WATER_MARK, IDENTITY_START, IDENTITY_STEP
 from lakelog.core.schema import PrimitiveType, StructField, StructType, parse_schema
-from lakelog.core.schema_compare import IdentityColumn, compare_for_write
+from lakelog.core.schema_compare import IdentityColumn
 from lakelog.spark.identity import advanced, identity_text
+from tests.core.schema_models import compare_for_write
 from tests.spark.racing import hooked_store, just_before
 from tests.spark.tables import Action, commit, field, latest, make_log, of_kind, rows, save, struct, versions
 

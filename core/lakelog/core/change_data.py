@@ -43,8 +43,6 @@ COMMIT_TIMESTAMP = "_commit_timestamp"
 CHANGE_DATA_FOLDER = "_change_data"
 INSERT = "insert"
 DELETE = "delete"
-UPDATE_PREIMAGE = "update_preimage"
-UPDATE_POSTIMAGE = "update_postimage"
 
 _TIMESTAMP = PrimitiveType("timestamp")
 _CHANGE_FIELDS = (

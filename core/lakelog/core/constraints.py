@@ -15,8 +15,7 @@ from lakelog.core.errors import CorruptLogError
 from lakelog.core.field_metadata import CHAR_VARCHAR_TYPE, INVARIANTS
 from lakelog.core.records import shown
 from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType, walk
-
-CHECK_PREFIX = "delta.constraints."
+from lakelog.core.table_properties import CONSTRAINT_PREFIX
 
 ConstraintKind: TypeAlias = Literal["not null", "length", "generated", "invariant", "check", "identity", "replaceWhere"]
 Path: TypeAlias = tuple[str, ...]
@@ -68,13 +67,8 @@ def constraints_of(configuration: Mapping[str, str], schema: StructType) -> tupl
 
 def check_constraints(configuration: Mapping[str, str]) -> dict[str, str]:
     """The conditions of a table's CHECK constraints by the constraints' names, in the letters of the table property."""
-    found = sorted(key for key in configuration if key.lower().startswith(CHECK_PREFIX))
-    return {key[len(CHECK_PREFIX) :]: configuration[key] for key in found}
-
-
-def check_constraint_key(name: str) -> str:
-    """The table property that holds the condition of a CHECK constraint; names do not tell upper from lower case."""
-    return CHECK_PREFIX + name.lower()
+    found = sorted(key for key in configuration if key.lower().startswith(CONSTRAINT_PREFIX))
+    return {key[len(CONSTRAINT_PREFIX) :]: configuration[key] for key in found}
 
 
 def generated_constraint(field: StructField, expression: str, sql_type: str) -> Constraint:

@@ -31,6 +31,7 @@ from lakelog.core.table_properties import (
     CHECKPOINT_POLICY,
     COLUMN_MAPPING_MODE,
     COMPRESSION_CODEC,
+    CONSTRAINT_PREFIX,
     DELETED_FILE_RETENTION,
     DELETION_VECTORS,
     ENABLE_EXPIRED_LOG_CLEANUP,
@@ -90,7 +91,6 @@ _MADE_FOR_THE_VERSION = frozenset(
 )
 _MATERIALIZED = frozenset({MATERIALIZED_ROW_ID, MATERIALIZED_ROW_COMMIT_VERSION})
 
-_CONSTRAINTS = "delta.constraints."
 _MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 _COLUMN_ID = "delta.columnMapping.id"
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
@@ -136,7 +136,7 @@ def _passes(attempt: CommitAttempt, key: str, before: Mapping[str, str], after: 
         return DELETION_VECTORS.of(after) or not any(add.deletion_vector for add in adds)
     if key == APPEND_ONLY.key:
         return not (attempt.removes_rows and APPEND_ONLY.of(after))
-    if key.startswith(_CONSTRAINTS):
+    if key.startswith(CONSTRAINT_PREFIX):
         return key not in after or not attempt.adds_rows
     if key in _MATERIALIZED:
         return key not in before

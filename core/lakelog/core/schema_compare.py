@@ -151,24 +151,6 @@ class Difference:
     text: str
 
 
-def compare_for_write(table: StructType, data: StructType, *, table_name: str) -> tuple[ColumnPlan, ...]:
-    """One plan for each column of the table, in the table's order; see `compared`.
-
-    Raises:
-        SchemaMismatchError: lists every difference.
-        CorruptLogError: the metadata of an identity column makes no sense.
-    """
-    plans, differences = compared(table, data, table_name=table_name)
-    if differences:
-        raise mismatch(
-            differences,
-            table_name=table_name,
-            remedy="Select and cast the data's columns to those of the table. A write with mode append or overwrite adds the data's new "
-            'columns to the table with .option("mergeSchema", "true").',
-        )
-    return plans
-
-
 def compared(
     table: StructType, data: StructType, *, table_name: str, drop_void: bool = False
 ) -> tuple[tuple[ColumnPlan, ...], tuple[Difference, ...]]:
@@ -231,20 +213,6 @@ def check_partition_columns(schema: StructType, columns: Sequence[str], *, table
             f"{_prefix(table_name)}Cannot partition by all columns ({_listed(schema.names)}), data files need one. Leave one out."
         )
     return tuple(f.name for f in chosen.values())
-
-
-def check_same_partitioning(table_columns: Sequence[str], given: Sequence[str], *, table_name: str | None = None) -> tuple[str, ...]:
-    """The table's partition columns, when those given are the same in the same order but for case.
-
-    Raises:
-        PartitionColumnError: they are not; shows both lists.
-    """
-    if [name.lower() for name in given] != [name.lower() for name in table_columns]:
-        raise PartitionColumnError(
-            f"{_prefix(table_name)}The write asks for partitioning by ({_listed(given)}), the table is partitioned by "
-            f"({_listed(table_columns)}). Leave partitionBy out, or give the table's columns in the table's order."
-        )
-    return tuple(table_columns)
 
 
 @dataclass(slots=True, kw_only=True)

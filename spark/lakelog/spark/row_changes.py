@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakelog.core.actions import AddCDCFile, AddFile, RemoveFile
-from lakelog.core.change_data import CHANGE_TYPE
+from lakelog.core.change_data import CHANGE_TYPE, needs_change_files
 from lakelog.core.commit import Reads
 from lakelog.spark import data_files, jvm, listing
 from lakelog.spark.conditions import Node, predicate_of
@@ -186,7 +186,7 @@ def _changes(
     context: Context, spark: SparkSession, held: HeldSnapshot, search: Any, positions: Any, removed: Mask, name: str
 ) -> tuple[tuple[AddCDCFile, ...], tuple[str, ...]]:
     snapshot = held.snapshot
-    if not snapshot.properties.enable_change_data_feed:
+    if not needs_change_files(snapshot.metadata.configuration, rewrites=True):
         return (), ()
     gone = search.matched(held.id, _bytes(removed)) if positions is None else search.matchedOf(positions, held.id, _bytes(removed))
     frame = jvm.frame_from(gone, spark).withColumn(CHANGE_TYPE, F.lit("delete"))
