@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from lakelog.core.actions import Metadata, Protocol
-from lakelog.core.errors import CorruptLogError, InvalidRequestError, UnsupportedFeatureError
+from lakelog.core.errors import CorruptLogError, InvalidRequestError, InvalidTablePropertyError, UnsupportedFeatureError
 from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from lakelog.core.table_features import (
     FEATURES,
@@ -14,6 +14,7 @@ from lakelog.core.table_features import (
     feature_named,
     feature_names,
 )
+from lakelog.core.table_properties import DESCRIPTORS
 
 PLAIN = StructType((StructField("a", PrimitiveType("long")),))
 NTZ = PrimitiveType("timestamp_ntz")
@@ -183,3 +184,28 @@ def test_dependencies_are_features_too() -> None:
 
 def test_features_that_lakelog_lets_be_enabled_have_no_dependency_that_it_does_not() -> None:
     assert all(FEATURES[name].writable for feature in FEATURES.values() if feature.writable for name in feature.dependencies)
+
+
+# No text is unparsable for a list of columns but one with an unfinished name.
+@pytest.mark.parametrize("key", sorted(descriptor.key for descriptor in DESCRIPTORS))
+def test_a_property_that_cannot_be_parsed_stops_every_writer(key: str) -> None:
+    broken = metadata({"owner": "me", key: "`"})
+    with pytest.raises(InvalidTablePropertyError) as caught:
+        check_writable(protocol(1, 2), broken, PLAIN, "/t")
+    message = str(caught.value)
+    assert message.startswith(f"Delta table /t: the table property {key} is '`', but must be ")
+    assert f"ALTER TABLE delta.`/t` SET TBLPROPERTIES ('{key}' = '...')" in message
+    assert f"ALTER TABLE delta.`/t` UNSET TBLPROPERTIES ('{key}')" in message
+    with pytest.raises(InvalidTablePropertyError, match=key):
+        check_writable(protocol(1, 2), broken, PLAIN, "/t", changes=["owner"])
+    check_writable(protocol(1, 2), broken, PLAIN, "/t", changes=[key])
+
+
+def test_of_several_properties_that_cannot_be_parsed_each_is_mended_by_itself() -> None:
+    broken = metadata({"delta.appendOnly": "perhaps", "delta.checkpointInterval": "often"})
+    for key in broken.configuration:
+        check_writable(protocol(1, 2), broken, PLAIN, "/t", changes=[key])
+
+
+def test_what_is_not_known_is_not_parsed() -> None:
+    check_writable(protocol(1, 2), metadata({"delta.fromTheFuture": "`", "mine": "`"}), PLAIN, "/t")

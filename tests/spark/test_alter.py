@@ -620,3 +620,80 @@ def test_an_append_between_the_look_and_the_commit_is_seen(delta: SparkSession, 
         alter(delta, table, "ADD CONSTRAINT c CHECK (id >= 0)")
     assert "ADD CONSTRAINT" in str(caught.value)
     assert latest(table) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ADD COLUMNS (n int)",
+        "RENAME COLUMN id TO x",
+        "DROP COLUMN small",
+        "ALTER COLUMN id COMMENT 'x'",
+        "ALTER COLUMN id SET NOT NULL",
+        "REPLACE COLUMNS (id bigint)",
+        "SET TBLPROPERTIES ('a' = 'b')",
+        "UNSET TBLPROPERTIES ('a')",
+        "ADD CONSTRAINT c CHECK (id >= 0)",
+        "DROP CONSTRAINT IF EXISTS c",
+        "DROP FEATURE checkConstraints",
+        "CLUSTER BY NONE",
+    ],
+)
+def test_an_old_version_is_not_altered(delta: SparkSession, table: str, change: str) -> None:
+    refused(
+        lambda: alter(delta, f"{table}@v0", change),
+        table,
+        UnsupportedOperationError,
+        "ALTER TABLE was aimed at version 0. Leave out the version: only the newest can be changed.",
+    )
+
+
+def test_an_old_version_is_not_altered_by_a_name_that_is_computed(delta: SparkSession, table: str) -> None:
+    refused(
+        lambda: delta.sql("ALTER TABLE IDENTIFIER(:t) ADD COLUMNS (n int)", args={"t": f"delta.`{table}@v0`"}),
+        table,
+        UnsupportedOperationError,
+        "ALTER TABLE was aimed at version 0. Leave out the version",
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "good"),
+    [
+        ("delta.appendOnly", "true"),
+        ("delta.checkpointInterval", "10"),
+        ("delta.columnMapping.mode", "name"),
+        ("delta.deletedFileRetentionDuration", "interval 1 day"),
+        ("delta.enableChangeDataFeed", "true"),
+        ("delta.enableInCommitTimestamps", "true"),
+        ("delta.enableRowTracking", "true"),
+        ("delta.isolationLevel", "Serializable"),
+        ("delta.logRetentionDuration", "interval 30 days"),
+    ],
+)
+def test_a_property_that_cannot_be_parsed_is_mended_before_anything_else(delta: SparkSession, tmp_path: Path, key: str, good: str) -> None:
+    for number, mend in enumerate((f"SET TBLPROPERTIES ('{key}' = '{good}')", f"UNSET TBLPROPERTIES ('{key}')")):
+        path = make_log(str(tmp_path / str(number)), struct(field("id", "long")), **{key.replace(".", "_"): "perhaps"})
+        assert rows(delta, path) == []
+        parts = (f"Delta table {path}: the table property {key} is 'perhaps', but must be ", f"UNSET TBLPROPERTIES ('{key}')")
+        frame = delta.range(2)
+        for act in (
+            lambda path=path: save(frame, path),
+            lambda path=path: save(frame, path, "overwrite"),
+            lambda path=path: delta.sql(f"DELETE FROM delta.`{path}`"),
+            lambda path=path: alter(delta, path, "ADD COLUMN n int"),
+            lambda path=path: alter(delta, path, "SET TBLPROPERTIES ('a' = 'b')"),
+        ):
+            refused(act, path, InvalidTablePropertyError, *parts)
+        alter(delta, path, mend)
+        assert properties(path).get(key) == (None if number else good)
+        save(frame, path)
+        assert sorted(rows(delta, path)) == [(0,), (1,)]
+
+
+def test_a_mapping_that_cannot_be_parsed_stops_reads_too(delta: SparkSession, tmp_path: Path) -> None:
+    mode = {"delta_columnMapping_mode": "perhaps"}
+    protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
+    path = make_log(str(tmp_path / "t"), struct(field("id", "long")), protocol=protocol, **mode)
+    for act in (lambda: rows(delta, path), lambda: save(delta.range(2), path), lambda: alter(delta, path, "ADD COLUMN n int")):
+        refused(act, path, InvalidTablePropertyError, "delta.columnMapping.mode is 'perhaps'", "Restore the commit")

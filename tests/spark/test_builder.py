@@ -440,6 +440,21 @@ def test_places(delta: SparkSession, name: str, path: str) -> None:
     assert latest(path) == 1
 
 
+@pytest.mark.parametrize("suffix", ["@v0", "@20240131100000000", "@v0/"])
+def test_a_place_that_names_a_version(delta: SparkSession, name: str, path: str, suffix: str) -> None:
+    for step in (
+        lambda b: b.location(path + suffix),
+        lambda b: b.tableName(f"delta.`{path}{suffix}`"),
+        lambda b: b.tableName(name).location(path + suffix),
+    ):
+        builder = DeltaTable.createOrReplace(delta).addColumn("id", "BIGINT")
+        step(builder)
+        with pytest.raises(InvalidRequestError, match=r"a table@.* was aimed at .*Leave out the version, or choose a path") as caught:
+            builder.execute()
+        assert f"Delta table {path}@" in str(caught.value)
+        assert not Path(path + suffix).exists()
+
+
 # definitions that cannot be -------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +18,7 @@ from lakelog.core.constraints import Constraint
 from lakelog.core.errors import ConstraintViolationError, InvalidExpressionError
 from lakelog.core.field_metadata import CHAR_VARCHAR_TYPE, INVARIANTS
 from lakelog.core.schema import StructType, parse_schema
-from lakelog.spark import jvm
+from lakelog.spark import DeltaTable, jvm
 from lakelog.spark.checks import enforced
 from lakelog.spark.violations import explained
 from tests.core.schema_models import compare_for_write
@@ -236,6 +237,17 @@ def test_an_expression_that_cannot_be_evaluated_is_named(delta: SparkSession, pa
         save(delta.range(3), other)
 
 
+@pytest.mark.parametrize("told", ["garbage", "{}", '{"expression": 1}'])
+def test_an_invariant_that_cannot_be_read(delta: SparkSession, path: str, told: str) -> None:
+    make_log(path, struct(field("id", "long", **{INVARIANTS: told})), protocol={"minReaderVersion": 1, "minWriterVersion": 2})
+    widened = f"ALTER TABLE delta.`{path}` ALTER COLUMN id TYPE decimal(20, 0)"
+    for act in (lambda: save(delta.range(3), path), lambda: save(delta.range(3), path, "overwrite"), lambda: delta.sql(widened)):
+        with pytest.raises(CorruptLogError, match=r"Delta table .*: The invariant of column id is .*says no expression\. Restore") as caught:
+            act()
+        assert f"Delta table {path}: " in str(caught.value)
+    assert latest(path) == 0
+
+
 def test_an_invariant_is_a_condition(delta: SparkSession, path: str) -> None:
     told = json.dumps({"expression": {"expression": "id > 3"}})
     make_log(path, struct(field("id", "long", **{INVARIANTS: told})), protocol={"minReaderVersion": 1, "minWriterVersion": 2})
@@ -321,3 +333,13 @@ def test_strings_beyond_their_length_are_refused(delta: SparkSession, path: str,
     refused(path, lambda: save(delta.sql(f"SELECT {value} {column}"), path), told)
     with conf(delta, spark__sql__legacy__charVarcharAsString="true"):
         save(delta.sql(f"SELECT {value} {column}"), path)
+
+
+@pytest.mark.parametrize("value", ["''", "'__HIVE_DEFAULT_PARTITION__'", "trim(' ')"])
+def test_what_a_partition_column_takes_for_null_is_refused_where_it_is_not_null(delta: SparkSession, tmp_path: Path, value: str) -> None:
+    path = str(tmp_path / "t")
+    DeltaTable.create(delta).location(path).addColumn("id", "int").addColumn("p", "string", nullable=False).partitionedBy("p").execute()
+    with pytest.raises(ConstraintViolationError, match="NOT NULL constraint violated for column: p"):
+        delta.sql(f"SELECT 1 id, {value} p").write.format("delta").mode("append").save(path)
+    delta.sql("SELECT 1 id, 'x' p").write.format("delta").mode("append").save(path)
+    assert delta.read.format("delta").load(path).collect() == [(1, "x")]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,6 +17,7 @@ from lakelog.core.errors import ConstraintViolationError, MetadataChangedExcepti
 from lakelog.core.field_metadata import IDENTITY_ALLOWS_EXPLICIT, IDENTITY_HIGH_WATER_MARK, IDENTITY_START, IDENTITY_STEP
 from lakelog.core.schema import PrimitiveType, StructField, StructType, parse_schema
 from lakelog.core.schema_compare import IdentityColumn
+from lakelog.spark import DeltaTable, IdentityGenerator
 from lakelog.spark.identity import advanced, identity_text
 from tests.core.schema_models import compare_for_write
 from tests.spark.racing import hooked_store, just_before
@@ -160,3 +162,25 @@ def test_files_without_statistics_are_refused(tmp_path: Path) -> None:
     assert parse_schema(marked.schema_json).find(("i",)).metadata[IDENTITY_HIGH_WATER_MARK] == 9
     with pytest.raises(UnsupportedOperationError, match=r"Delta table /t: .*identity column i.*parquet\.column\.statistics\.enabled"):
         advanced(metadata, protocol, plans, footers, table="/t")
+
+
+def test_rows_that_the_plan_itself_holds(delta: SparkSession, tmp_path: Path) -> None:
+    """Spark evaluates these on the driver, where there is no task."""
+    path = str(tmp_path / "t")
+    made = DeltaTable.create(delta).location(path).addColumn("x", "int")
+    made.addColumn("id", "long", generatedAlwaysAs=IdentityGenerator(5, 5)).execute()
+    delta.sql("SELECT * FROM VALUES (1), (2), (3) AS t(x)").write.format("delta").mode("append").save(path)
+    delta.sql("SELECT 4 AS x").write.format("delta").mode("append").save(path)
+    assert sorted(tuple(row) for row in delta.read.format("delta").load(path).collect()) == [(1, 5), (2, 10), (3, 15), (4, 20)]
+
+
+@pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="Spark 4.0 wants every column of an INSERT")
+def test_an_insert_of_some_columns_lets_the_table_make_the_others(delta: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    made = DeltaTable.create(delta).location(path).addColumn("x", "int").addColumn("twice", "int", generatedAlwaysAs="x * 2")
+    made.addColumn("id", "long", generatedByDefaultAs=IdentityGenerator()).execute()
+    delta.sql(f"INSERT INTO delta.`{path}` (x) VALUES (1), (2)")
+    delta.sql(f"INSERT INTO delta.`{path}` (x, id) VALUES (3, 77)")
+    delta.sql(f"INSERT INTO delta.`{path}` BY NAME SELECT 4 AS x")
+    found = sorted(tuple(row) for row in delta.read.format("delta").load(path).collect())
+    assert found == [(1, 2, 1), (2, 4, 2), (3, 6, 77), (4, 8, 3)]

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakelog.core.errors import ConstraintViolationError, InvalidOptionError, SchemaMismatchError, UnsupportedOperationError
+from lakelog.spark import DeltaTable
 from tests.spark.tables import commit, info, latest, of_kind, parquet_files, rows, save
 
 Make = Callable[[str], str]
@@ -91,6 +92,12 @@ def test_replaces_nothing_where_nothing_matches(delta: SparkSession, table: str)
 def test_an_empty_frame_only_removes(delta: SparkSession, table: str) -> None:
     overwrite(numbers(delta).limit(0), table, replaceWhere="part = 'b'")
     assert {row[1] for row in rows(delta, table)} == {"a", None}
+
+
+def test_an_empty_partition_value_is_null_when_it_is_checked(delta: SparkSession, table: str) -> None:
+    refused(lambda: overwrite(numbers(delta, (1, "")), table, replaceWhere="part = ''"), table, ConstraintViolationError, "replaceWhere")
+    overwrite(numbers(delta, (1, "")), table, replaceWhere="part IS NULL")
+    assert (1, None) in rows(delta, table)
 
 
 # replaceWhere on data columns -----------------------------------------------------------------------------------------
@@ -178,6 +185,9 @@ def test_a_new_table_is_checked_too(delta: SparkSession, path: str) -> None:
         ({"replaceUsing": "nothing"}, "nothing"),
         ({"replaceUsing": ","}, "replaceUsing"),
         ({"replaceOn": "s.nothing = 1"}, "nothing"),
+        ({"replaceOn": "id = 3"}, "could be the table's or the data's"),
+        ({"replaceOn": "t.id = id", "targetAlias": "t"}, "could be the table's or the data's"),
+        ({"replaceOn": "1 = 1", "targetAlias": "t"}, "no column of the table"),
         ({"useNullIntolerantEqualityWithDPO": "true"}, "partitionOverwriteMode=dynamic"),
         ({"partitionOverwriteMode": "sometimes"}, "sometimes"),
         ({"mergeSchema": "yes"}, "yes"),
@@ -225,6 +235,16 @@ def test_replace_on_with_both_aliases(delta: SparkSession, table: str) -> None:
     assert info(table)["operationParameters"]["replaceOnCond"] == "t.id <= s.id AND t.part = 'b'"
 
 
+def test_replace_on_with_one_alias_for_both(delta: SparkSession, table: str) -> None:
+    new = numbers(delta, (1, "new")).alias("t").write.format("delta").mode("overwrite").option("targetAlias", "t")
+    refused(lambda: new.option("replaceOn", "t.id = t.id").save(table), table, InvalidOptionError, "targetAlias=t", "different names")
+
+
+def test_replace_using_a_column_that_the_data_lacks(delta: SparkSession, table: str) -> None:
+    new = numbers(delta, (1, "a")).drop("id")
+    refused(lambda: overwrite(new, table, replaceUsing="id"), table, InvalidOptionError, "replaceUsing=id", "the data does not have")
+
+
 def test_a_source_that_never_gives_the_same_rows_is_read_once(delta: SparkSession, flat: str) -> None:
     new = delta.range(1).select((F.rand() * 29).cast("long").alias("id"), F.lit("new").alias("v"))
     overwrite(new, flat, replaceUsing="id")
@@ -238,6 +258,22 @@ def test_the_table_itself_as_the_source(delta: SparkSession, flat: str) -> None:
     overwrite(new, flat, replaceUsing="id")
     assert [row[0] for row in rows(delta, flat) if row[1] == "new"] == [0, 10, 20]
     assert len(rows(delta, flat)) == 30
+
+
+# char columns ---------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_replaced_and_deleted_beside_padded_columns(delta: SparkSession, path: str) -> None:
+    """Spark puts a projection over each scan with a char column."""
+    DeltaTable.create(delta).location(path).addColumn("id", "int").addColumn("c", "char(5)").addColumn("s", "struct<x: char(3)>").execute()
+    made = "SELECT explode(sequence(1, 6)) id, 'ab' c, named_struct('x', 'q') s"
+    delta.sql(made).coalesce(1).write.format("delta").mode("append").save(path)
+    DeltaTable.forPath(delta, path).delete("id = 1")
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE c = 'ab' AND id = 2")
+    new = delta.sql("SELECT 3 id, 'new' c, named_struct('x', 'q') s")
+    overwrite(new, path, replaceWhere="id = 3 AND c > 'a'")
+    overwrite(new.withColumn("id", F.lit(4)), path, replaceUsing="id")
+    assert [(row[0], row[1]) for row in rows(delta, path)] == [(3, "new  "), (4, "new  "), (5, "ab   "), (6, "ab   ")]
 
 
 # dynamic partition overwrite ------------------------------------------------------------------------------------------

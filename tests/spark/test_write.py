@@ -198,6 +198,14 @@ def test_partitioning_is_kept_and_another_one_refused_with_both_lists(delta: Spa
     assert versions(path) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("name", ["my-col", "2020", "größe", "x`y", "a.b", "select"])
+def test_special_characters_in_the_names_of_partition_columns(delta: SparkSession, path: str, name: str) -> None:
+    save(frame(delta, (1, "a")).withColumnRenamed("p", name), path, partition_by=[name])
+    save(frame(delta, (2, "b")).withColumnRenamed("p", name), path)
+    assert of_kind(path, "metaData", 0)[0]["partitionColumns"] == [name]
+    assert rows(delta, path) == [(1, "a"), (2, "b")]
+
+
 def test_special_characters_in_partition_values(delta: SparkSession, path: str) -> None:
     values = ["a b", "a:b", "50%", "a+b", "x/y", "ü😀", "a=b", "#?", "'\"", "a\\b", "%20", "{}", "tab\tline\n", "__x", None]
     save(frame(delta, *((i, value) for i, value in enumerate(values))), path, partition_by=["p"])

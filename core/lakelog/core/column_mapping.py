@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from lakelog.core.actions import Protocol
-from lakelog.core.errors import ColumnNotFoundError, CorruptLogError
+from lakelog.core.errors import ColumnNotFoundError, CorruptLogError, InvalidTablePropertyError
 from lakelog.core.field_metadata import COLUMN_ID, PARQUET_FIELD_ID, PHYSICAL_NAME, TYPE_CHANGES
 from lakelog.core.predicates import And, Column, Constant, Not, Or, Predicate, Unknown
 from lakelog.core.records import JSON, shown
@@ -27,15 +27,25 @@ class MappingMode(StrEnum):
     ID = "id"
 
 
-def mapping_mode(protocol: Protocol, configuration: Mapping[str, str]) -> MappingMode:
+def mapping_mode(protocol: Protocol, configuration: Mapping[str, str], table: str | None = None) -> MappingMode:
     """The mode in force. The table property counts only where the protocol supports the feature.
+
+    Args:
+        table: the table's root, for messages.
 
     Raises:
         InvalidTablePropertyError: ``delta.columnMapping.mode`` is none of the three.
     """
     version = protocol.min_reader_version
     supported = version == 2 or (version >= 3 and "columnMapping" in (protocol.reader_features or ()))
-    return MappingMode(COLUMN_MAPPING_MODE.of(configuration)) if supported else MappingMode.NONE
+    if not supported:
+        return MappingMode.NONE
+    try:
+        return MappingMode(COLUMN_MAPPING_MODE.of(configuration))
+    except InvalidTablePropertyError as error:
+        # No statement mends it: which columns the data files have is not known any more.
+        where = "" if table is None else f"Delta table {table}: "
+        raise InvalidTablePropertyError(f"{where}{error} Restore the commit that set it, which is the mode of the data files.") from None
 
 
 def physical_name(field: StructField) -> str:

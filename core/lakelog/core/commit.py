@@ -30,9 +30,10 @@ from lakelog.core.commit_info import Operation, commit_info
 from lakelog.core.errors import UnsupportedOperationError
 from lakelog.core.paths import Strings
 from lakelog.core.predicates import Predicate
+from lakelog.core.property_checks import unparsable
 from lakelog.core.snapshot import Snapshot
 from lakelog.core.table_features import check_writable
-from lakelog.core.table_properties import ISOLATION_LEVEL, MATERIALIZED_ROW_COMMIT_VERSION, MATERIALIZED_ROW_ID
+from lakelog.core.table_properties import IN_COMMIT_TIMESTAMPS, ISOLATION_LEVEL, MATERIALIZED_ROW_COMMIT_VERSION, MATERIALIZED_ROW_ID
 
 # What a table that does not exist yet counts as having been read at.
 NO_VERSION = -1
@@ -233,7 +234,7 @@ def demands(prepared: PreparedCommit, before: Snapshot | None, *, table: str) ->
     row_ids = row_tracking.gives_ids(protocol, metadata, table)
     if not timestamp and not row_ids:
         return None
-    first = timestamp and before is not None and not in_commit_timestamps.is_enabled(before.metadata.configuration)
+    first = timestamp and before is not None and not IN_COMMIT_TIMESTAMPS.or_default(before.metadata.configuration)
     return Demands(timestamp=timestamp, first_timestamp=first, row_ids=row_ids)
 
 
@@ -281,7 +282,7 @@ def placed(
     if asked.row_ids:
         if row_tracking.is_enabled(protocol, metadata):
             tags = {row_tracking.PRESERVED: "true" if _keeps_row_ids(attempt) else "false", **tags}
-            if before is not None and not row_tracking.is_enabled(before.protocol, before.metadata):
+            if before is not None and not row_tracking.was_enabled(before.protocol, before.metadata):
                 again = row_tracking.files_without_ids(before, actions)
                 actions, is_blind_append = (*actions, *again), is_blind_append and not again
         actions = row_tracking.with_row_ids(actions, version=version, before=before, table=table)
@@ -293,11 +294,13 @@ def check_allowed(attempt: CommitAttempt, snapshot: Snapshot) -> None:
     """That the table lets lakelog make this commit.
 
     Raises:
+        InvalidTablePropertyError: a table property cannot be parsed, and the attempt does not mend one.
         UnsupportedFeatureError: a writer feature that is active on the table is not implemented.
         UnsupportedOperationError: the table is append-only and the attempt removes data, or it writes a metadata domain and the protocol
             has none.
     """
-    check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root)
+    changes = _changed_keys(attempt, snapshot.metadata) if unparsable(snapshot.metadata.configuration) else ()
+    check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root, changes=changes)
     if (domain := _domain_without_feature(attempt, snapshot.protocol)) is not None:
         raise UnsupportedOperationError(
             f"Delta table {snapshot.root}: {attempt.operation.name} writes the metadata domain {domain}, but the table's protocol does not "
@@ -343,6 +346,12 @@ def _with_bytes(prepared: PreparedCommit, data: bytes, version: int | None) -> P
         data=data,
         version=version,
     )
+
+
+def _changed_keys(attempt: CommitAttempt, there: Metadata) -> tuple[str, ...]:
+    """The keys of table properties that an attempt sets to another value or unsets, among those that are there."""
+    own = next((action for action in attempt.actions if isinstance(action, Metadata)), there)
+    return tuple(key for key, value in there.configuration.items() if own.configuration.get(key) != value)
 
 
 def _domain_without_feature(attempt: CommitAttempt, protocol: Protocol | None) -> str | None:

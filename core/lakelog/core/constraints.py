@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from lakelog.core.actions import Metadata
 from lakelog.core.errors import CorruptLogError
 from lakelog.core.field_metadata import CHAR_VARCHAR_TYPE, INVARIANTS
 from lakelog.core.records import shown
@@ -63,6 +64,22 @@ def constraints_of(configuration: Mapping[str, str], schema: StructType) -> tupl
     """
     checks = (Constraint(name=name, expression=sql, kind="check") for name, sql in check_constraints(configuration).items())
     return (*not_null_constraints(schema), *length_constraints(schema), *_invariants(schema), *checks)
+
+
+def check_constraints_readable(metadata: Metadata, schema: StructType, table: str) -> None:
+    """That the invariants and the declared lengths of a table's columns can be read.
+
+    Raises:
+        CorruptLogError: one cannot; names the table and the column.
+    """
+    # Most tables have none, and a walk over thousands of columns is more than a search of their text.
+    if INVARIANTS in metadata.schema_json or CHAR_VARCHAR_TYPE in metadata.schema_json:
+        try:
+            declared_lengths(schema)
+            for _ in _invariants(schema):
+                pass
+        except CorruptLogError as error:
+            raise CorruptLogError(f"Delta table {table}: {error}") from None
 
 
 def check_constraints(configuration: Mapping[str, str]) -> dict[str, str]:
@@ -130,6 +147,26 @@ def declared_lengths(schema: StructType) -> dict[Path, Length]:
     return found
 
 
+def invariant_expression(field: StructField, path: Path) -> str:
+    """The condition of a field's invariant.
+
+    Raises:
+        CorruptLogError: it tells none.
+    """
+    told = field.metadata[INVARIANTS]
+    try:
+        return str(json.loads(str(told))["expression"]["expression"])
+    except (ValueError, KeyError, TypeError):
+        raise CorruptLogError(
+            f"The invariant of column {'.'.join(path)} is {shown(told)}, which says no expression. Restore the log."
+        ) from None
+
+
+def enclosed(expression: str) -> str:
+    """An expression in parentheses, the last of which a comment at its end does not swallow."""
+    return f"({expression}\n)" if "--" in expression else f"({expression})"
+
+
 def quoted(name: str) -> str:
     """A name in backticks, as SQL takes it."""
     return "`" + name.replace("`", "``") + "`"
@@ -138,17 +175,7 @@ def quoted(name: str) -> str:
 def _invariants(schema: StructType) -> Iterator[Constraint]:
     for path, field in walk(schema):
         if INVARIANTS in field.metadata:
-            yield Constraint(name=".".join(path), expression=_invariant(field.metadata[INVARIANTS], path), kind="invariant", path=path)
-
-
-def _invariant(told: object, path: Path) -> str:
-    try:
-        parsed = json.loads(str(told))
-        return str(parsed["expression"]["expression"])
-    except (ValueError, KeyError, TypeError):
-        raise CorruptLogError(
-            f"The invariant of column {'.'.join(path)} is {shown(told)}, which says no expression. Restore the log."
-        ) from None
+            yield Constraint(name=".".join(path), expression=invariant_expression(field, path), kind="invariant", path=path)
 
 
 def _required(data_type: DataType, path: Path) -> Iterator[Path]:

@@ -39,9 +39,9 @@ def first_version(configuration: Mapping[str, str], table: str) -> int | None:
         table: the table's root, for messages.
 
     Raises:
-        InvalidTablePropertyError: the property that tells the version tells none.
+        InvalidTablePropertyError: the property that tells the version tells none, or the one that turns it on cannot be parsed.
     """
-    if configuration.get(IN_COMMIT_TIMESTAMPS.key, "false").lower() != "true":
+    if not IN_COMMIT_TIMESTAMPS.of(configuration, table):
         return None
     text = configuration.get(IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION, "0")
     if not text.isdecimal() or len(text) > _LONGEST_VERSION:
@@ -83,7 +83,7 @@ def with_enablement(metadata: Metadata, before: Metadata | None, *, version: int
     """
     if before is None:
         return metadata
-    if not is_enabled(before.configuration):
+    if not IN_COMMIT_TIMESTAMPS.or_default(before.configuration):
         told = {IN_COMMIT_TIMESTAMP_ENABLEMENT_VERSION: str(version), IN_COMMIT_TIMESTAMP_ENABLEMENT_TIMESTAMP: str(timestamp_ms)}
     else:
         # Metadata made from nothing, as by a replacement of the table, must not make the older commits lose their files' times.

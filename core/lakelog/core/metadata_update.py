@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from lakelog.core import clustering
 from lakelog.core.actions import DomainMetadata, Metadata
 from lakelog.core.column_references import Expression, expressions
+from lakelog.core.constraints import check_constraints_readable
 from lakelog.core.errors import InvalidOptionError, InvalidSchemaError, PartitionColumnError, SchemaMismatchError
 from lakelog.core.field_metadata import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, user_schema
 from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType, nullable_schema
@@ -117,11 +118,13 @@ def update_for_write(
         InvalidSchemaError, UnsupportedTypeError, ColumnNotFoundError: no table can have these columns, or be clustered by them.
         InvalidOptionError: ``overwriteSchema`` with dynamic partition overwrite.
         InvalidTablePropertyError, UnsupportedFeatureError: properties that no table can be given.
+        CorruptLogError: an invariant of the table that cannot be read.
     """
     data = user_schema(data)
     # Case 1.
     if current is None:
         return _created(data, request, table=table, new_uuid=new_uuid, now_ms=now_ms)
+    check_constraints_readable(current.metadata, current.schema, table)
     if request.overwrite_schema and request.overwrite:
         if request.dynamic and (current.partition_columns or request.partition_by):
             raise InvalidOptionError(

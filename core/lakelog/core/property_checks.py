@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lakelog.core.errors import InvalidTablePropertyError, UnsupportedFeatureError
 from lakelog.core.records import shown
@@ -34,7 +35,8 @@ _LATER_PREFIXES: Mapping[str, str] = {
     "delta.redirectWriterOnly-preview": "redirectWriterOnly-preview",
     "delta.universalFormat.": "universalFormat",
 }
-_KNOWN_KEYS = frozenset(descriptor.key for descriptor in DESCRIPTORS)
+_BY_KEY = {descriptor.key: descriptor for descriptor in DESCRIPTORS}
+_KNOWN_KEYS = frozenset(_BY_KEY)
 _SPELLINGS: Mapping[str, str] = {key.lower(): key for key in (*_KNOWN_KEYS, *INTERNAL_KEYS, *_DIRECTIVE_KEYS)}
 
 
@@ -175,6 +177,41 @@ def check_settable(keys: Iterable[str], table: str) -> None:
             raise InvalidTablePropertyError(
                 f"Delta table {table}: {key} is not set by users; lakelog keeps it by itself. Leave the property out."
             )
+
+
+def check_stored(configuration: Mapping[str, str], table: str, *, changes: Collection[str] = ()) -> None:
+    """That every property of a table which lakelog knows can be parsed, as whoever changes the table must have it.
+
+    Args:
+        configuration: the table's.
+        table: its root, for messages.
+        changes: the keys that are set or unset now. Where one of those is at fault, others may wait for a statement of their own.
+
+    Raises:
+        InvalidTablePropertyError: one cannot be parsed; names table, key, value, form and the statement that mends it.
+    """
+    if (faulty := unparsable(configuration)) and not faulty & frozenset(changes):
+        for descriptor in DESCRIPTORS:
+            descriptor.of(configuration, table)
+
+
+def unparsable(configuration: Mapping[str, str]) -> frozenset[str]:
+    """The keys of the properties that lakelog knows and cannot parse."""
+    return _unparsable(frozenset(configuration.items())) if configuration else frozenset()
+
+
+# Asked at every commit, mostly of what it was asked before.
+@lru_cache(maxsize=256)
+def _unparsable(items: frozenset[tuple[str, str]]) -> frozenset[str]:
+    return frozenset(key for key, value in items if key in _KNOWN_KEYS and not _parses(key, value))
+
+
+def _parses(key: str, value: str) -> bool:
+    try:
+        _BY_KEY[key].of({key: value})
+    except InvalidTablePropertyError:
+        return False
+    return True
 
 
 def _is_directive(key: str) -> bool:

@@ -55,6 +55,11 @@ def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
     return is_supported(protocol) and ROW_TRACKING.of(metadata.configuration)
 
 
+def was_enabled(protocol: Protocol, metadata: Metadata) -> bool:
+    """The same of metadata that are being replaced, where a value that cannot be parsed promised nothing."""
+    return is_supported(protocol) and ROW_TRACKING.or_default(metadata.configuration)
+
+
 def gives_ids(protocol: Protocol, metadata: Metadata, table: str) -> bool:
     """Whether commits give ids to the files that they add.
 

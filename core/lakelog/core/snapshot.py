@@ -74,7 +74,7 @@ class Snapshot:
                 f"Delta table {root}: the log names the partition columns {shown(absent)}, which the schema does not have. Restore the "
                 "commit that wrote its metadata."
             )
-        properties = TableProperties(metadata.configuration)
+        properties = TableProperties(metadata.configuration, root)
         # A property that only writers act on is no reason to refuse a read; nothing expires then.
         with suppress(InvalidTablePropertyError):
             state = state.without_expired(now_ms=now_ms, retention_ms=properties.deleted_file_retention_ms)
@@ -125,7 +125,7 @@ class Snapshot:
         Raises:
             InvalidTablePropertyError: the table property that says it cannot be parsed.
         """
-        return mapping_mode(self.protocol, self.metadata.configuration)
+        return mapping_mode(self.protocol, self.metadata.configuration, self.root)
 
     @property
     def physical_schema(self) -> StructType:

@@ -243,7 +243,7 @@ def _check_change_columns(
     """Refuse columns that a change data feed could not tell from its own, where they or the feed are new."""
     if not CHANGE_DATA_FEED.of(configuration):
         return
-    known = set() if there is None or not CHANGE_DATA_FEED.of(before) else {name.lower() for name in there.names}
+    known = set() if there is None or not CHANGE_DATA_FEED.or_default(before) else {name.lower() for name in there.names}
     taken = [name for name in schema.names if name.lower() in _CHANGE_COLUMNS and name.lower() not in known]
     if taken:
         raise InvalidSchemaError(

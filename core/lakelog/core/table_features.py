@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from lakelog.core.actions import Metadata, Protocol
+from lakelog.core.column_mapping import mapping_mode
 from lakelog.core.errors import CorruptLogError, InvalidRequestError, UnsupportedFeatureError
 from lakelog.core.field_metadata import CURRENT_DEFAULT, GENERATION_EXPRESSION, INVARIANTS
+from lakelog.core.property_checks import check_stored
 from lakelog.core.schema import DataType, StructType, walk
 from lakelog.core.table_properties import (
     APPEND_ONLY,
@@ -233,10 +235,14 @@ def check_readable(protocol: Protocol, table: str) -> None:
         raise _refusal(table, "read", dict.fromkeys(refused, ""))
 
 
-def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, table: str) -> None:
+def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, table: str, *, changes: Collection[str] = ()) -> None:
     """Refuse a table that lakelog cannot write. A feature that is listed but not active is no hindrance where the protocol allows it.
 
+    Args:
+        changes: the keys of table properties that are set or unset now; see `lakelog.core.property_checks.check_stored`.
+
     Raises:
+        InvalidTablePropertyError: a table property that cannot be parsed.
         UnsupportedFeatureError: names the features, and what activates each.
         CorruptLogError: writer version 7 without a list of features.
     """
@@ -254,6 +260,9 @@ def check_writable(protocol: Protocol, metadata: Metadata, schema: StructType, t
             refused[name] = why
     if refused:
         raise _refusal(table, "write", refused)
+    # Where columns are mapped no statement mends the mode, which has words of its own.
+    mapping_mode(protocol, metadata.configuration, table)
+    check_stored(metadata.configuration, table, changes=changes)
 
 
 _listed = "it is listed in the protocol"

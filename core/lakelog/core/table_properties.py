@@ -1,7 +1,7 @@
 """Table properties: one descriptor per ``delta.*`` key, and typed access to a table's configuration (PROTOCOL.md, "Table Properties").
 
-A value is checked when it is set. One that another writer left in a table and that cannot be parsed is an error where it decides on
-something, and nowhere else.
+A value is checked when it is set. One that another writer left in a table and that cannot be parsed stops every writer
+(`lakelog.core.property_checks.check_stored`), and a reader where it decides on what is read.
 """
 
 from __future__ import annotations
@@ -51,11 +51,14 @@ class Property(Generic[T]):
     unit: str = ""
     legacy_key: str | None = None
 
-    def of(self, configuration: Mapping[str, str]) -> T:
+    def of(self, configuration: Mapping[str, str], table: str | None = None) -> T:
         """The typed value.
 
+        Args:
+            table: the root of the table that holds the value, for the message; None for a value that is not in a table yet.
+
         Raises:
-            InvalidTablePropertyError: the value cannot be parsed; names key, value and form.
+            InvalidTablePropertyError: the value cannot be parsed; names key, value and form, and of a table's how to mend it.
         """
         key = self.key if self.legacy_key is None or self.key in configuration else self.legacy_key
         text = configuration.get(key)
@@ -65,7 +68,20 @@ class Property(Generic[T]):
             return self.parse(text)
         except (ValueError, InvalidTablePropertyError) as error:
             told = str(error).rstrip(".")
-            raise InvalidTablePropertyError(f"The table property {key} is {shown(text)}, but must be {self.form}: {told}.") from None
+            fault = f"table property {key} is {shown(text)}, but must be {self.form}: {told}."
+            if table is None:
+                raise InvalidTablePropertyError(f"The {fault}") from None
+            raise InvalidTablePropertyError(
+                f"Delta table {table}: the {fault} Mend it with ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('{key}' = '...'), or "
+                f"take it out with ALTER TABLE delta.`{table}` UNSET TBLPROPERTIES ('{key}')."
+            ) from None
+
+    def or_default(self, configuration: Mapping[str, str]) -> T:
+        """The typed value; the default where it cannot be parsed. For metadata that are being replaced, in which no client acted on it."""
+        try:
+            return self.of(configuration)
+        except InvalidTablePropertyError:
+            return self.default
 
 
 # Beyond it, numbers leave what a Decimal holds.
@@ -274,103 +290,105 @@ class TableProperties:
 
     Attributes:
         configuration: as the log holds it, unknown keys included.
+        table: the table's root, for messages; None for properties that are not in a table yet.
     """
 
     configuration: Mapping[str, str]
+    table: str | None = None
 
     @property
     def append_only(self) -> bool:
-        return APPEND_ONLY.of(self.configuration)
+        return APPEND_ONLY.of(self.configuration, self.table)
 
     @property
     def enable_change_data_feed(self) -> bool:
-        return CHANGE_DATA_FEED.of(self.configuration)
+        return CHANGE_DATA_FEED.of(self.configuration, self.table)
 
     @property
     def checkpoint_interval(self) -> int:
         """Commits between checkpoints."""
-        return CHECKPOINT_INTERVAL.of(self.configuration)
+        return CHECKPOINT_INTERVAL.of(self.configuration, self.table)
 
     @property
     def log_retention_ms(self) -> int:
-        return LOG_RETENTION.of(self.configuration)
+        return LOG_RETENTION.of(self.configuration, self.table)
 
     @property
     def deleted_file_retention_ms(self) -> int:
-        return DELETED_FILE_RETENTION.of(self.configuration)
+        return DELETED_FILE_RETENTION.of(self.configuration, self.table)
 
     @property
     def enable_expired_log_cleanup(self) -> bool:
-        return ENABLE_EXPIRED_LOG_CLEANUP.of(self.configuration)
+        return ENABLE_EXPIRED_LOG_CLEANUP.of(self.configuration, self.table)
 
     @property
     def checkpoint_write_stats_as_json(self) -> bool:
-        return WRITE_STATS_AS_JSON.of(self.configuration)
+        return WRITE_STATS_AS_JSON.of(self.configuration, self.table)
 
     @property
     def checkpoint_write_stats_as_struct(self) -> bool:
-        return WRITE_STATS_AS_STRUCT.of(self.configuration)
+        return WRITE_STATS_AS_STRUCT.of(self.configuration, self.table)
 
     @property
     def data_skipping_num_indexed_cols(self) -> int:
         """Leaf columns that get statistics, from the first; -1 is all of them."""
-        return NUM_INDEXED_COLS.of(self.configuration)
+        return NUM_INDEXED_COLS.of(self.configuration, self.table)
 
     @property
     def data_skipping_stats_columns(self) -> str | None:
         """The comma-separated names as stored, which override the count (`lakelog.core.statistics.parse_column_names`); None when unset."""
-        return STATS_COLUMNS.of(self.configuration)
+        return STATS_COLUMNS.of(self.configuration, self.table)
 
     @property
     def string_prefix_length(self) -> int:
         """Characters that string bounds keep."""
-        return STRING_PREFIX_LENGTH.of(self.configuration)
+        return STRING_PREFIX_LENGTH.of(self.configuration, self.table)
 
     @property
     def set_transaction_retention_ms(self) -> int | None:
         """None keeps application transactions for ever."""
-        return SET_TRANSACTION_RETENTION.of(self.configuration)
+        return SET_TRANSACTION_RETENTION.of(self.configuration, self.table)
 
     @property
     def randomize_file_prefixes(self) -> bool:
-        return RANDOMIZE_FILE_PREFIXES.of(self.configuration)
+        return RANDOMIZE_FILE_PREFIXES.of(self.configuration, self.table)
 
     @property
     def random_prefix_length(self) -> int:
-        return RANDOM_PREFIX_LENGTH.of(self.configuration)
+        return RANDOM_PREFIX_LENGTH.of(self.configuration, self.table)
 
     @property
     def isolation_level(self) -> str:
         """``Serializable``, ``WriteSerializable`` or ``SnapshotIsolation``."""
-        return ISOLATION_LEVEL.of(self.configuration)
+        return ISOLATION_LEVEL.of(self.configuration, self.table)
 
     @property
     def compression_codec(self) -> str | None:
         """Of data files, in lower case; None leaves it to the session."""
-        return COMPRESSION_CODEC.of(self.configuration)
+        return COMPRESSION_CODEC.of(self.configuration, self.table)
 
     @property
     def enable_deletion_vectors(self) -> bool:
-        return DELETION_VECTORS.of(self.configuration)
+        return DELETION_VECTORS.of(self.configuration, self.table)
 
     @property
     def enable_row_tracking(self) -> bool:
-        return ROW_TRACKING.of(self.configuration)
+        return ROW_TRACKING.of(self.configuration, self.table)
 
     @property
     def enable_in_commit_timestamps(self) -> bool:
-        return IN_COMMIT_TIMESTAMPS.of(self.configuration)
+        return IN_COMMIT_TIMESTAMPS.of(self.configuration, self.table)
 
     @property
     def enable_type_widening(self) -> bool:
-        return TYPE_WIDENING.of(self.configuration)
+        return TYPE_WIDENING.of(self.configuration, self.table)
 
     @property
     def drop_feature_retention_ms(self) -> int:
         """How long the log is kept at least when a feature is dropped with its history."""
-        return DROP_FEATURE_RETENTION.of(self.configuration)
+        return DROP_FEATURE_RETENTION.of(self.configuration, self.table)
 
     @property
     def column_mapping_mode(self) -> str:
         """``none``, ``id`` or ``name``."""
-        return COLUMN_MAPPING_MODE.of(self.configuration)
+        return COLUMN_MAPPING_MODE.of(self.configuration, self.table)

@@ -20,6 +20,7 @@ from lakelog.core.clustering import FEATURE as CLUSTERING
 from lakelog.core.clustering import check_clustering, clustering_columns, clustering_domain
 from lakelog.core.commit import NOTHING, CommitAttempt, Reads
 from lakelog.core.commit_info import Operation
+from lakelog.core.constraints import enclosed
 from lakelog.core.errors import ConstraintViolationError, InvalidRequestError, UnsupportedOperationError
 from lakelog.core.field_metadata import IDENTITY_HIGH_WATER_MARK, IDENTITY_START, IDENTITY_STEP
 from lakelog.core.property_checks import canonical, canonical_key, check_settable
@@ -81,6 +82,7 @@ def alter(context: Context, spark: SparkSession, root: str, changes: Sequence[Ch
     Raises:
         InvalidRequestError: what was asked cannot be done; names the table, what stands in the way and the remedy.
         ConstraintViolationError: rows that are there do not keep what was asked; shows some.
+        InvalidTablePropertyError: a table property cannot be parsed, one that is given or one that is there.
         UnsupportedFeatureError: the table needs a writer feature that lakelog does not implement.
         DeltaConcurrentModificationException: another commit stands in the way.
     """
@@ -92,7 +94,8 @@ def alter(context: Context, spark: SparkSession, root: str, changes: Sequence[Ch
     with transaction("ALTER TABLE", root):
         held = context.logs.newest(root)
         snapshot = held.snapshot
-        check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root)
+        keys = [canonical_key(str(change["key"])) for change in changes if "key" in change]
+        check_writable(snapshot.protocol, snapshot.metadata, snapshot.schema, snapshot.root, changes=keys)
         table = _Table(context=context, spark=spark, held=held)
         altered = _statement(kinds, changes, table)(table, changes)
         if altered is None:
@@ -145,7 +148,8 @@ def _columns(plan: Callable[[SparkSession, Snapshot, Sequence[Change]], ColumnsA
                 nulls,
                 path[:1],
                 f"column {column_text(path)} cannot be made NOT NULL",
-                f"hold a null there. Fill or delete them first: DELETE FROM delta.`{table.root}` WHERE {nulls}",
+                ("holds a null there", "hold a null there"),
+                f"Fill or delete them first: DELETE FROM delta.`{table.root}` WHERE {nulls}",
             )
         return _Altered(metadata=made.metadata, operation=made.operation, reads=Reads(whole_table=bool(made.not_null)))
 
@@ -186,12 +190,14 @@ def _add_constraint(table: _Table, changes: Sequence[Change]) -> _Altered:
             + (f", or drop it first: ALTER TABLE delta.`{root}` DROP CONSTRAINT {quoted(name)}." if known else ".")
         )
     check_condition(table.spark, expression, snapshot.schema, root, f"the CHECK constraint {name}")
+    broken = f"NOT coalesce({enclosed(expression)}, false)"
     _check_rows(
         table,
-        f"NOT coalesce(({expression}), false)",
+        broken,
         [reference[0] for reference in references(table.spark, expression)],
         f"the CHECK constraint {name} ({expression}) cannot be added",
-        f"do not meet it. Mend or delete them first: DELETE FROM delta.`{root}` WHERE NOT coalesce(({expression}), false)",
+        ("does not meet it", "do not meet it"),
+        f"Mend or delete them first: DELETE FROM delta.`{root}` WHERE {broken}",
     )
     configuration = {**snapshot.metadata.configuration, f"{CONSTRAINT_PREFIX}{name.lower()}": expression}
     return _Altered(
@@ -276,8 +282,11 @@ def _sync_identity(table: _Table, changes: Sequence[Change]) -> _Altered:
     )
 
 
-def _check_rows(table: _Table, condition: str, columns: Sequence[str], refused: str, remedy: str) -> None:
+def _check_rows(table: _Table, condition: str, columns: Sequence[str], refused: str, fault: tuple[str, str], remedy: str) -> None:
     """Refuse what rows of the table stand against.
+
+    Args:
+        fault: what is wrong with them, of one row and of several.
 
     Raises:
         ConstraintViolationError: rows for which the condition is true; tells how many there are and shows some.
@@ -291,8 +300,9 @@ def _check_rows(table: _Table, condition: str, columns: Sequence[str], refused: 
     samples = [
         str(row[0]) for row in rows.select(F.to_json(F.struct(*(shown or rows.columns)), {"ignoreNullFields": "false"})).take(_SHOWN_ROWS)
     ]
+    told = f"{count} rows" if count > 1 else "1 row"
     raise ConstraintViolationError(
-        f"Delta table {table.root}: {refused}, for {count} row{'s' if count > 1 else ''} of the table {remedy}. "
+        f"Delta table {table.root}: {refused}, for {told} of the table {fault[count > 1]}. {remedy}. "
         f"Such rows: {', '.join(samples)}."
     )
 

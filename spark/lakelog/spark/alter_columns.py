@@ -14,7 +14,8 @@ from lakelog.core.clustering import clustering_columns
 from lakelog.core.column_mapping import MappingMode
 from lakelog.core.column_replacement import replaced
 from lakelog.core.commit_info import Operation
-from lakelog.core.errors import UnsupportedOperationError
+from lakelog.core.constraints import check_constraints_readable, invariant_expression
+from lakelog.core.errors import UnsupportedOperationError, UnsupportedTypeError
 from lakelog.core.field_metadata import (
     CHAR_VARCHAR_TYPE,
     COMMENT,
@@ -23,7 +24,6 @@ from lakelog.core.field_metadata import (
     IDENTITY_START,
     INVARIANTS,
 )
-from lakelog.core.records import load_json
 from lakelog.core.schema import StructField, StructType, parse_schema, walk
 from lakelog.core.schema_changes import (
     ColumnPath,
@@ -214,7 +214,7 @@ def _constantly(made: StructField) -> Callable[[StructField], StructField]:
 def _new_field(change: Change, root: str, *, strict: bool = False) -> StructField:
     """The field of an AddColumn. ``strict`` lets NOT NULL pass, which is judged beside what the table has then."""
     *parent, name = change["column"]
-    (made,) = parse_schema(change["schema"]).fields
+    made = _given(change, root)
     if change.get("default") is not None:
         raise UnsupportedOperationError(
             f"Delta table {root}: column {column_text((*parent, name))} cannot be added with a default, for the rows that are there would "
@@ -224,6 +224,15 @@ def _new_field(change: Change, root: str, *, strict: bool = False) -> StructFiel
         raise UnsupportedOperationError(nothing_there(root, ", ".join(column_text((*parent, *path)) for path in names)))
     comment = change.get("comment")
     return made if comment is None else replace(made, metadata={**made.metadata, COMMENT: str(comment)})
+
+
+def _given(change: Change, root: str) -> StructField:
+    """The one field of a change's schema."""
+    try:
+        (given,) = parse_schema(change["schema"]).fields
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(f"Delta table {root}: {error}") from None
+    return given
 
 
 def _position(change: Change) -> Position | None:
@@ -244,7 +253,7 @@ def _with_history(snapshot: Snapshot, schema: StructType) -> StructType:
 
 
 def _retyped(spark: SparkSession, snapshot: Snapshot, path: ColumnPath, before: StructField, change: Change) -> StructField:
-    (given,) = parse_schema(change["schema"]).fields
+    given = _given(change, snapshot.root)
     if given.type != before.type:
         _check_not_partition(snapshot, path)
         _check_independent(spark, snapshot, path, "changed")
@@ -334,6 +343,7 @@ def _check_independent(spark: SparkSession, snapshot: Snapshot, path: ColumnPath
 
 def _expressions(snapshot: Snapshot) -> list[tuple[ColumnPath | None, str, str]]:
     """The column that it belongs to, what it is, and its SQL, for each expression that the table keeps about its rows."""
+    check_constraints_readable(snapshot.metadata, snapshot.schema, snapshot.root)
     found: list[tuple[ColumnPath | None, str, str]] = [
         (None, f"the CHECK constraint {key[len(CONSTRAINT_PREFIX) :]}", sql)
         for key, sql in snapshot.metadata.configuration.items()
@@ -343,8 +353,7 @@ def _expressions(snapshot: Snapshot) -> list[tuple[ColumnPath | None, str, str]]
         if GENERATION_EXPRESSION in column.metadata:
             found.append((path, f"the generated column {column_text(path)}", str(column.metadata[GENERATION_EXPRESSION])))
         if INVARIANTS in column.metadata:
-            told: Any = load_json(str(column.metadata[INVARIANTS]).encode())
-            found.append((path, f"the invariant of column {column_text(path)}", str(told["expression"]["expression"])))
+            found.append((path, f"the invariant of column {column_text(path)}", invariant_expression(column, path)))
     return found
 
 

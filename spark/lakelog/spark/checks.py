@@ -70,7 +70,7 @@ def enforced(
     lengths = declared_lengths(schema)
     if lengths and spark.conf.get(_LENGTHS_IGNORED) == "true":
         lengths = {}
-    constraints = _constraints(metadata.configuration, schema, given, plans, lengths, extra)
+    constraints = _constraints(metadata, schema, given, plans, lengths, extra)
     as_it_is = given.names == schema.names and all(isinstance(plan, CopyColumn) for plan in plans)
     if as_it_is and not constraints and not lengths:
         return frame
@@ -84,6 +84,10 @@ def enforced(
             stages.append([Computed(f.name, f.name, late.get(f.name)) for f in schema.fields])
             stages += _padding(schema.names, {name: text for name, text in padding.items() if name in late})
         if known:
+            # What the log cannot tell from null is null before it is checked.
+            stages += _padding(
+                schema.names, {name: _without_empty(schema, name) for name in metadata.partition_columns if _has_empty(schema, name)}
+            )
             stages.append(_guarded(schema, known))
         told = orjson.dumps([[column.to_json() for column in stage] for stage in stages]).decode()
         return jvm.select_stages(frame, spark, told)
@@ -118,7 +122,7 @@ def shown_columns(columns: Sequence[str]) -> str:
 
 
 def _constraints(
-    configuration: Mapping[str, str],
+    metadata: Metadata,
     schema: StructType,
     given: StructType,
     plans: Sequence[ColumnPlan],
@@ -128,8 +132,9 @@ def _constraints(
     """What the rows must be checked for: neither lengths that the session ignores, nor nulls that the frame's own schema rules out."""
     copied = {plan.field.name: given.find((plan.source,)) for plan in plans if isinstance(plan, CopyColumn)}
     kept = []
-    for constraint in constraints_of(configuration, schema):
-        source = copied.get(constraint.path[0]) if constraint.kind == "not null" else None
+    emptied = {name for name in metadata.partition_columns if _has_empty(schema, name)}
+    for constraint in constraints_of(metadata.configuration, schema):
+        source = copied.get(constraint.path[0]) if constraint.kind == "not null" and constraint.path[0] not in emptied else None
         promised = source is not None and not _is_nullable(source.nullable, source.type, constraint.path[1:])
         if not promised and (constraint.kind != "length" or lengths):
             kept.append(constraint)
@@ -179,6 +184,17 @@ def _first(plan: ColumnPlan, root: str) -> Computed:
 
 def _padding(names: Sequence[str], texts: Mapping[str, str]) -> list[list[Computed]]:
     return [[Computed(name, name, texts.get(name)) for name in names]] if texts.keys() & set(names) else []
+
+
+def _has_empty(schema: StructType, name: str) -> bool:
+    return schema.find((name,)).type in (PrimitiveType("string"), PrimitiveType("binary"))
+
+
+def _without_empty(schema: StructType, name: str) -> str:
+    """A partition value as it is written: empty text, and the name that Spark gives the folder of null, are null in every Delta table."""
+    if schema.find((name,)).type == PrimitiveType("binary"):
+        return f"nullif({quoted(name)}, X'')"
+    return f"nullif(nullif({quoted(name)}, ''), '__HIVE_DEFAULT_PARTITION__')"
 
 
 def _guarded(schema: StructType, constraints: Sequence[Constraint]) -> list[Computed]:

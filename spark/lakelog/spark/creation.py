@@ -28,6 +28,7 @@ from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.spark.expressions import check_columns
 from lakelog.spark.options import default_properties, user_metadata
+from lakelog.spark.reading import version_named
 from lakelog.spark.transaction import commit, transaction
 
 
@@ -121,6 +122,7 @@ def _target(context: Context, spark: SparkSession, mode: CreationMode, name: str
     if found is None or found.kind is Kind.PATH:
         path = found.location if found is not None else str(location)
         root = context.root(spark, path)
+        _check_no_version(mode, root)
         if location is not None and context.root(spark, location) != root:
             raise InvalidRequestError(f"{mode.value}: the name {name} is one place, the location {location} another. Leave one out.")
         return _Target(path=path, root=root, name=None, registered=False, managed=False)
@@ -139,7 +141,17 @@ def _target(context: Context, spark: SparkSession, mode: CreationMode, name: str
         return _Target(path=found.location, root=root, name=found, registered=True, managed=found.managed)
     check_registrable(found)
     path = found.location if location is None else location
-    return _Target(path=path, root=context.root(spark, path), name=found, registered=False, managed=location is None)
+    root = context.root(spark, path)
+    _check_no_version(mode, root)
+    return _Target(path=path, root=root, name=found, registered=False, managed=location is None)
+
+
+def _check_no_version(mode: CreationMode, root: str) -> None:
+    if (asked := version_named(root)) is not None:
+        raise InvalidRequestError(
+            f"Delta table {root}: {mode.value} was aimed at {asked}, for that is what {root.rpartition('@')[2]} behind an @ means. "
+            "Leave out the version, or choose a path that does not end so."
+        )
 
 
 def _existing(context: Context, root: str) -> HeldSnapshot | None:

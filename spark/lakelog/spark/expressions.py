@@ -13,7 +13,7 @@ import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lakelog.core.constraints import quoted
+from lakelog.core.constraints import enclosed, quoted
 from lakelog.core.errors import InvalidExpressionError, UnsupportedTypeError
 from lakelog.core.field_metadata import CURRENT_DEFAULT, GENERATION_EXPRESSION
 from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, parse_schema
@@ -149,7 +149,7 @@ def _check_generation(spark: SparkSession, sql: str, ordinary: StructType, field
     if str(found) != str(field.type):
         raise InvalidExpressionError(
             f"Delta table {table}: {what} ({sql}) is of type {found}, the column of type {field.type}. Cast the expression: "
-            f"CAST({sql} AS {sql_type(field.type)})."
+            f"CAST({enclosed(sql) if '--' in sql else sql} AS {sql_type(field.type)})."
         )
 
 

@@ -81,6 +81,7 @@ class FrontDoor:
             "table": self._table,
             "exists": self._exists,
             "refuse": self._refuse,
+            "newest": self._newest,
             "delete": self._delete,
             "parse": self._parse,
             "alter": self._alter,
@@ -186,7 +187,8 @@ class FrontDoor:
     def _insert(self, spark: SparkSession, root: str, how: str, dataset: Any) -> None:
         mode, _, options = how.partition("\n")
         given = _lowered(options or "{}")
-        self._saved(spark, root, mode, given, jvm.frame_from(dataset, spark))
+        frame = write.without_fillers(self._context, spark, self._context.root(spark, root), jvm.frame_from(dataset, spark))
+        self._saved(spark, root, mode, given, frame)
 
     def _list(self, _spark: SparkSession, wanted: str, known: str, _third: object) -> bytes:
         root, version, schema_id, snapshot_id, filters = orjson.loads(wanted)
@@ -229,6 +231,14 @@ class FrontDoor:
 
     def _refuse(self, _spark: SparkSession, statement: str, table: str, _third: object) -> NoReturn:
         raise UnsupportedOperationError(refusal(statement, table))
+
+    def _newest(self, _spark: SparkSession, path: str, statement: str, _third: object) -> None:
+        """That a statement which changes a table by its path does not name a version of it."""
+        if (asked := reading.version_named(path)) is not None:
+            raise UnsupportedOperationError(
+                f"Delta table {path.rpartition('@')[0]}: {statement} was aimed at {asked}. Leave out the version: "
+                "only the newest can be changed."
+            )
 
     def _delete(self, spark: SparkSession, root: str, told: str, search: Any) -> int:
         return delete.delete(self._context, spark, self._context.local_root(root), told, search)

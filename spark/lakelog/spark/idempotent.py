@@ -52,6 +52,13 @@ class IdempotentWrite:
         Raises:
             InvalidOptionError: one is given without the other, the version is no number, or two spellings of a conf disagree.
         """
+        try:
+            return cls._of(spark, root, request)
+        except InvalidOptionError as error:
+            raise error if root in str(error) else InvalidOptionError(f"Delta table {root}: {error}") from None
+
+    @classmethod
+    def _of(cls, spark: SparkSession, root: str, request: WriteRequest | None) -> IdempotentWrite:
         app_id, version = (None, None) if request is None else (request.txn_app_id, request.txn_version)
         where, from_session = "write option", False
         if app_id is None and version is None:

@@ -388,6 +388,12 @@ def frame_alias(frame: DataFrame) -> str | None:
     return None if found is None else str(found)
 
 
+def null_columns(frame: DataFrame) -> list[str]:
+    """The columns that are a null by the frame's plan."""
+    jvm: Any = SparkContext._jvm
+    return [str(name) for name in jvm.lakelog.Frames.nullColumns(dataset_of(frame))]
+
+
 def rebalanced(frame: DataFrame, spark: SparkSession, columns: Sequence[str], size: int) -> DataFrame:
     """The frame shuffled so that each task writes about ``size`` bytes, rows of equal values in ``columns`` together where that fits."""
     jvm: Any = SparkContext._jvm

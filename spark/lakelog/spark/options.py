@@ -114,9 +114,17 @@ class WriteRequest:
             UnsupportedOperationError: an option that this lakelog does not implement; names it.
             InvalidOptionError: an option whose value makes no sense, or options that contradict each other.
         """
+        try:
+            return cls._parsed(spark, root, mode, options)
+        except InvalidOptionError as error:
+            # Of a session's conf it is not told which table it was for.
+            raise error if root in str(error) else InvalidOptionError(f"Delta table {root}: {error}") from None
+
+    @classmethod
+    def _parsed(cls, spark: SparkSession, root: str, mode: str, options: Mapping[str, str]) -> WriteRequest:
         table = f"Delta table {root}: the write option"
         limit = options.get("maxrecordsperfile")
-        if limit is not None and not limit.lstrip("-").isdigit():
+        if limit is not None and re.fullmatch("-?[0-9]{1,18}", limit, re.ASCII) is None:
             raise InvalidOptionError(f"Delta table {root}: maxRecordsPerFile must be a number of rows, not {limit!r}.")
         compression = options.get("compression")
         if compression is not None:

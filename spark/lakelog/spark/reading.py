@@ -65,6 +65,14 @@ def travel_of(path: str, options: Mapping[str, str], zone: str) -> tuple[str, Tr
     return path, asked[0] if asked else Travel()
 
 
+def version_named(path: str) -> str | None:
+    """What the suffix of a path asks for, in words; None where it has none."""
+    if found := _AT_VERSION.match(path):
+        return f"version {int(found['version'])}"
+    found = _AT_TIMESTAMP.match(path)
+    return None if found is None else f"the version of the time {found['timestamp']}"
+
+
 def _version(text: str, path: str) -> int:
     try:
         version = int(text)

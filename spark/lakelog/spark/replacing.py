@@ -24,12 +24,13 @@ from lakelog.core.constraints import quoted
 from lakelog.core.errors import ColumnNotFoundError, InvalidOptionError, InvalidTablePropertyError
 from lakelog.core.partition_values import parse_partition_column
 from lakelog.core.predicates import Column, Comparison, IsNull, Literal, Predicate, conjunction, disjunction
-from lakelog.core.schema import DataType, PrimitiveType
+from lakelog.core.schema import DataType, PrimitiveType, StructType
 from lakelog.core.snapshot import Snapshot
 from lakelog.core.statistics import parse_column_names
 from lakelog.spark import jvm
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
+from lakelog.spark.expressions import references
 from lakelog.spark.options import Kind, Replacement
 from lakelog.spark.row_changes import Condition, Mask, Removal, removal, removal_of_all, removal_of_files
 from lakelog.spark.scan import frame_of
@@ -55,7 +56,7 @@ class Predicated:
         self.condition = Condition.parse(str(self.search.describe()))
         if self.condition.subquery or not self.condition.deterministic:
             raise InvalidOptionError(
-                f"Delta table {held.snapshot.root}: the write option replaceWhere={replacement.text} must answer the same for a row every "
+                f"{_option(replacement, held.snapshot.root)} must answer the same for a row every "
                 "time and hold no subquery, for the new rows are checked against it. Use replaceOn, or delete first and append."
             )
 
@@ -63,6 +64,44 @@ class Predicated:
 def replaced_where(context: Context, spark: SparkSession, held: HeldSnapshot, predicated: Predicated, name: str) -> Removal:
     """The rows for which ``replaceWhere`` is true. Files that hold such rows alone go unread."""
     return removal(context, spark, held, predicated.condition, predicated.search, name)
+
+
+def check_match(spark: SparkSession, replacement: Replacement, snapshot: Snapshot, given: StructType, alias: str | None) -> None:
+    """That a ``replaceOn`` or ``replaceUsing`` says which of two columns of one name it means, before anything is written.
+
+    Args:
+        given: the written frame's schema.
+        alias: the name that the frame gave itself.
+
+    Raises:
+        InvalidOptionError: a column that the table or the data does not have, or a name that could be the table's or the data's.
+    """
+    names = {name.lower() for name in given.names}
+    if replacement.kind is Kind.USING:
+        absent = [name for name in using_columns(replacement, snapshot) if name.lower() not in names]
+        if absent:
+            raise InvalidOptionError(
+                f"{_option(replacement, snapshot.root)} names {', '.join(absent)}, which the data does "
+                f"not have. Add it to the data, or name columns of both."
+            )
+        return
+    target = replacement.target_alias
+    if alias is not None and target is not None and alias.lower() == target.lower():
+        raise InvalidOptionError(
+            f"Delta table {snapshot.root}: the write option targetAlias={target} is also the alias of the data. Give the two "
+            "different names."
+        )
+    _understood(replacement.text, replacement, snapshot.root)
+    both = names & {name.lower() for name in snapshot.schema.names}
+    known = {text.lower() for text in (alias, target) if text is not None}
+    unclear = sorted(
+        {p[0] for p in references(spark, replacement.text) if p[0].lower() in both and (len(p) == 1 or p[0].lower() not in known)}
+    )
+    if unclear:
+        raise InvalidOptionError(
+            f"{_option(replacement, snapshot.root)}: the name {', '.join(unclear)} could be the table's or "
+            'the data\'s. Name the table by .option("targetAlias", "t") and the data by df.alias("s"), and write t.column and s.column.'
+        )
 
 
 def replaced_by_match(
@@ -84,7 +123,6 @@ def replaced_by_match(
         matching = " AND ".join(f"{_SOURCE}.{c} = {_TARGET}.{c}" for c in map(quoted, using_columns(replacement, held.snapshot)))
     else:
         matching = replacement.text
-        _understood(matching, replacement, root)
     view = f"__lakelog_{uuid.uuid4().hex}"
     frame_of(context, spark, new).createTempView(view)
     try:
@@ -92,7 +130,13 @@ def replaced_by_match(
         source = view if alias is None else f"{view} AS {quoted(alias)}"
         exists = f"EXISTS (SELECT 1 FROM {source} WHERE {matching})"
         search = _search(frame if target is None else frame.alias(target), exists, replacement, root)
-        return removal(context, spark, held, Condition.parse(str(search.describe())), search, name)
+        condition = Condition.parse(str(search.describe()))
+        if not condition.columns:
+            raise InvalidOptionError(
+                f"{_option(replacement, root)} speaks of no column of the table, so that it would "
+                'replace all of it or nothing. Name the table by .option("targetAlias", "t") and write t.column.'
+            )
+        return removal(context, spark, held, condition, search, name)
     finally:
         spark.catalog.dropTempView(view)
 
@@ -111,7 +155,7 @@ def using_columns(replacement: Replacement, snapshot: Snapshot) -> tuple[str, ..
             raise ColumnNotFoundError(f"there is no column {', '.join(unknown)}; there are {', '.join(snapshot.schema.names)}")
     except (ColumnNotFoundError, InvalidTablePropertyError) as error:
         raise InvalidOptionError(
-            f"Delta table {snapshot.root}: the write option replaceUsing={replacement.text} must list columns of the table and of the "
+            f"{_option(replacement, snapshot.root)} must list columns of the table and of the "
             f"data, separated by commas: {str(error).rstrip('.')}."
         ) from None
     return tuple(dict.fromkeys(known[name.lower()] for name in names))
@@ -149,7 +193,7 @@ def _search(frame: DataFrame, text: str, replacement: Replacement, root: str) ->
     except PySparkException as error:
         raise _not_understood(error, replacement, root) from None
     if search is None:
-        raise InvalidOptionError(f"Delta table {root}: the write option {replacement.kind}={replacement.text} cannot be used to find rows.")
+        raise InvalidOptionError(f"{_option(replacement, root)} cannot be used to find rows.")
     return search
 
 
@@ -160,11 +204,15 @@ def _understood(text: str, replacement: Replacement, root: str) -> None:
         raise _not_understood(error, replacement, root) from None
 
 
+def _option(replacement: Replacement, root: str) -> str:
+    return f"Delta table {root}: the write option {replacement.kind}={replacement.text}"
+
+
 def _not_understood(error: PySparkException, replacement: Replacement, root: str) -> InvalidOptionError:
     said = str(error).strip().splitlines()[0]
     return InvalidOptionError(
-        f"Delta table {root}: the write option {replacement.kind}={replacement.text} is no condition over the table's rows: {said} "
-        "Nothing was written."
+        f"{_option(replacement, root)} is no condition over the table's rows: {said} "
+        "Nothing was written. Write a condition over the table's columns, as in WHERE."
     )
 
 

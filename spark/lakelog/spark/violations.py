@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 import orjson
 from pyspark.sql import DataFrame
 
-from lakelog.core.constraints import Constraint, Path
+from lakelog.core.constraints import Constraint, Path, quoted
 from lakelog.core.errors import ConstraintViolationError
 from lakelog.spark import jvm
 from lakelog.spark.checks import MARK, shown_columns
@@ -83,7 +83,7 @@ def _said(constraint: Constraint, rows: Sequence[_Row], root: str) -> str:
         case _:
             return (
                 f"CHECK constraint {name} {_line(expression)} violated by row with values:{values}{nothing}Correct or filter such rows, "
-                f"or drop the constraint: ALTER TABLE delta.`{root}` DROP CONSTRAINT {name}."
+                f"or drop the constraint: ALTER TABLE delta.`{root}` DROP CONSTRAINT {quoted(name) if not name.isidentifier() else name}."
             )
 
 

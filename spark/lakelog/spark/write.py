@@ -27,6 +27,7 @@ from lakelog.core.errors import (
     UnsupportedOperationError,
     UnsupportedTypeError,
 )
+from lakelog.core.field_metadata import GENERATION_EXPRESSION, IDENTITY_START
 from lakelog.core.metadata_update import MetadataUpdate, SchemaRequest, update_for_write
 from lakelog.core.schema import StructType, parse_schema
 from lakelog.core.table_features import check_writable
@@ -37,7 +38,7 @@ from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.spark.idempotent import IdempotentWrite
 from lakelog.spark.identity import advanced
 from lakelog.spark.options import Kind, WriteRequest, default_properties, parquet_options, user_metadata
-from lakelog.spark.replacing import Predicated, replaced_all, replaced_by_match, replaced_partitions, replaced_where, using_columns
+from lakelog.spark.replacing import Predicated, check_match, replaced_all, replaced_by_match, replaced_partitions, replaced_where
 from lakelog.spark.row_changes import Removal
 from lakelog.spark.scan import frame_of, with_files, with_metadata
 from lakelog.spark.transaction import commit, transaction, written_files
@@ -54,6 +55,7 @@ class _Target:
         base: the same files under the new schema, for what a partial overwrite must look for.
         kind: what goes; None where nothing does.
         predicated: the predicate of replaceWhere over `base`.
+        alias: what the frame calls itself in a replaceOn.
     """
 
     held: HeldSnapshot | None
@@ -61,6 +63,7 @@ class _Target:
     update: MetadataUpdate
     kind: Kind | None
     predicated: Predicated | None = None
+    alias: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,8 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
         if held is not None and reads_itself:
             frame = jvm.pinned(frame, spark, context.hadoop_root(root), held.id)
         given = _schema(frame, root)
-        target = _target(context, spark, request, held, given)
+        alias = jvm.frame_alias(frame) if request.replacement is not None and request.replacement.kind is Kind.ON else None
+        target = _target(context, spark, request, held, given, alias)
         files = _write(context, spark, request, target, frame, given)
         with written_files(files.uris):
             attempt = _attempt(context, spark, request, asked, target, files, reads_itself=reads_itself)
@@ -123,6 +127,17 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
             raise
     landed()
     return newest
+
+
+def without_fillers(context: Context, spark: SparkSession, root: str, frame: DataFrame) -> DataFrame:
+    """An INSERT's rows without the nulls that Spark put in for columns which the statement did not name and the table computes."""
+    held = _existing(context, root)
+    if held is None:
+        return frame
+    keys = {GENERATION_EXPRESSION, IDENTITY_START}
+    computed = {field.name.lower() for field in held.snapshot.schema.fields if keys & field.metadata.keys()}
+    named = {name.lower() for name in frame.columns}
+    return frame.drop(*(name for name in jvm.null_columns(frame) if name.lower() in computed)) if computed & named else frame
 
 
 def _is_for_new_tables(request: WriteRequest) -> bool:
@@ -145,7 +160,9 @@ def _existing(context: Context, root: str) -> HeldSnapshot | None:
         return None
 
 
-def _target(context: Context, spark: SparkSession, request: WriteRequest, held: HeldSnapshot | None, given: StructType) -> _Target:
+def _target(
+    context: Context, spark: SparkSession, request: WriteRequest, held: HeldSnapshot | None, given: StructType, alias: str | None
+) -> _Target:
     root, replacement = request.root, request.replacement
     snapshot = None if held is None else held.snapshot
     kind = None if replacement is None else replacement.kind
@@ -158,6 +175,11 @@ def _target(context: Context, spark: SparkSession, request: WriteRequest, held: 
                 f"Delta table {root}: an overwrite removes data, but the table is append-only (table property delta.appendOnly = true). "
                 "Append, or unset the property first."
             )
+    if snapshot is not None and request.properties:
+        message = (
+            "Delta table %s: the write options %s set properties of a new table and were ignored; use ALTER TABLE ... SET TBLPROPERTIES"
+        )
+        _log.warning(message, root, ", ".join(sorted(request.properties)))
     wanted = SchemaRequest(
         overwrite=kind is not None,
         partition_by=request.partition_by,
@@ -183,8 +205,8 @@ def _target(context: Context, spark: SparkSession, request: WriteRequest, held: 
         return _Target(held=held, base=held, update=update, kind=None)
     same = update.change.metadata.schema_json == held.snapshot.metadata.schema_json
     base = held if same or kind is Kind.ALL else with_metadata(context, held.snapshot, update.change.protocol, update.change.metadata)
-    if kind is Kind.USING:
-        using_columns(replacement, base.snapshot)
+    if kind in (Kind.USING, Kind.ON):
+        check_match(spark, replacement, base.snapshot, given, alias)
     predicated = Predicated(context, spark, base, replacement) if kind is Kind.WHERE else None
     rearranges = kind in (Kind.ALL, Kind.PARTITIONS) or (predicated is not None and predicated.condition.by_partition(base))
     if not request.data_change and not rearranges:
@@ -192,7 +214,7 @@ def _target(context: Context, spark: SparkSession, request: WriteRequest, held: 
             f"Delta table {root}: the write option {kind} on columns that do not partition the table cannot go with dataChange=false: it "
             "changes which rows a file holds. Leave dataChange out."
         )
-    return _Target(held=held, base=base, update=update, kind=kind, predicated=predicated)
+    return _Target(held=held, base=base, update=update, kind=kind, predicated=predicated, alias=alias)
 
 
 def _check_alias(request: WriteRequest) -> None:
@@ -217,7 +239,6 @@ def _write(context: Context, spark: SparkSession, request: WriteRequest, target:
     root, update = request.root, target.update
     metadata, protocol = update.change.metadata, update.change.protocol
     name = f"WRITE {request.mode.lower()} to {root}"
-    alias = jvm.frame_alias(frame) if target.kind is Kind.ON else None
     rows = enforced(spark, frame, given, metadata, update.plans, root=root, extra=_rows_must_match(request, target))
     if _is_optimized(request, metadata):
         rows = jvm.rebalanced(rows, spark, metadata.partition_columns, request.optimized_bytes)
@@ -227,7 +248,7 @@ def _write(context: Context, spark: SparkSession, request: WriteRequest, target:
     with written_files(uris):
         metrics = {"numFiles": len(written.adds), "numOutputRows": written.rows, "numOutputBytes": written.bytes}
         metadata = advanced(metadata, protocol, update.plans, written.footers, table=root) or metadata
-        removal = _removal(context, spark, request, target, written.adds, alias, name)
+        removal = _removal(context, spark, request, target, written.adds, name)
     if removal is None:
         return _Files(adds=written.adds, changes=(), removal=None, metadata=metadata, uris=uris, metrics=metrics)
     uris = (*uris, *removal.written)
@@ -270,7 +291,7 @@ def _is_optimized(request: WriteRequest, metadata: Metadata) -> bool:
 
 
 def _removal(
-    context: Context, spark: SparkSession, request: WriteRequest, target: _Target, adds: Sequence[AddFile], alias: str | None, name: str
+    context: Context, spark: SparkSession, request: WriteRequest, target: _Target, adds: Sequence[AddFile], name: str
 ) -> Removal | None:
     base, replacement, change = target.base, request.replacement, target.update.change
     if base is None or target.kind is None or replacement is None:
@@ -282,7 +303,7 @@ def _removal(
     if target.kind is Kind.ALL:
         return replaced_all(base)
     new = with_files(context, base.snapshot, change.protocol, change.metadata, adds)
-    return replaced_by_match(context, spark, base, replacement, new, alias, name)
+    return replaced_by_match(context, spark, base, replacement, new, target.alias, name)
 
 
 def _attempt(

@@ -73,6 +73,8 @@ public class DeltaCatalog extends DelegatingCatalogExtension {
   public Table alterTable(Identifier ident, TableChange[] changes) throws NoSuchTableException {
     Table table = load(ident, null);
     if (!(table instanceof DeltaLogTable)) return super.alterTable(ident, changes);
+    // delta.`path@v1` by way of IDENTIFIER('...'), which Statements does not see
+    if (((DeltaLogTable) table).isPinned()) Door.ask(session(), "newest", ident.name(), "ALTER TABLE", null);
     if (changes.length > 0) Door.ask(session(), "alter", ((DeltaLogTable) table).root(), TableChanges.json(changes), null);
     return load(ident, null);
   }

@@ -21,9 +21,8 @@ public class DeltaDeleteExec extends SparkPlan {
   public TreeNode withNewChildrenInternal(scala.collection.immutable.IndexedSeq none) { return this; }
 
   public InternalRow[] executeCollect() {
-    LogicalPlan table = command.target;
-    table = RowCommands.unaliased(table);
-    RowSearch search = new RowSearch((LogicalRelation) table, command.asked);
+    LogicalPlan table = RowCommands.unaliased(command.target);
+    RowSearch search = new RowSearch((LogicalRelation) table, RowCommands.unaliased(command.target, command.asked));
     Object rows = Door.ask(search.index.session, "delete", search.index.root, search.describe(), search);
     return new InternalRow[] {new GenericInternalRow(new Object[] {new Long(((Number) rows).longValue())})};
   }

@@ -30,6 +30,8 @@ public class DeltaLogTable implements SupportsWrite, TruncatableTable {
 
   String root() { return told.get("root").asText(); }
 
+  boolean isPinned() { return !told.get("version").isNull(); }
+
   public StructType schema() { return (StructType) DataType.fromJson(told.get("columns").asText()); }
 
   public Transform[] partitioning() {
@@ -60,6 +62,6 @@ public class DeltaLogTable implements SupportsWrite, TruncatableTable {
   }
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new DeltaLogWrite(told.get("root").asText(), told.get("version").isNull(), Door.json(info.options()), name, session);
+    return new DeltaLogWrite(told.get("root").asText(), !isPinned(), Door.json(info.options()), name, session);
   }
 }

@@ -27,9 +27,10 @@ public class DeltaSource implements DataSourceRegister, TableProvider, RelationP
 
   public Transform[] inferPartitioning(CaseInsensitiveStringMap options) { return new Transform[0]; }
 
+  /** Spark would parse the names given to partitionBy as SQL before it handed them over. */
   public boolean supportsExternalMetadata() {
     Door.check();
-    return true;
+    return false;
   }
 
   public Table getTable(StructType schema, Transform[] partitions, java.util.Map properties) {

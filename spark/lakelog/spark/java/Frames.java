@@ -1,7 +1,12 @@
 package lakelog;
 
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.classic.Dataset;
@@ -32,5 +37,23 @@ public class Frames {
     }
     LogicalPlan shuffled = new RebalancePartitions(Door.seq(keys), plan, scala.Option.empty(), scala.Option.apply(new Long(bytes)));
     return Dataset.ofRows((SparkSession) data.sparkSession(), shuffled);
+  }
+
+  /** The columns of a frame that are a null by its plan: what Spark puts into an INSERT for columns that the statement did not name. */
+  public static java.util.List nullColumns(Dataset data) {
+    LogicalPlan plan = data.queryExecution().logical();
+    java.util.ArrayList names = new java.util.ArrayList();
+    if (!(plan instanceof Project)) return names;
+    java.util.Iterator columns = CollectionConverters.asJava(((Project) plan).projectList()).iterator();
+    while (columns.hasNext()) {
+      Object column = columns.next();
+      if (column instanceof Alias && isNull(((Alias) column).child())) names.add(((Alias) column).name());
+    }
+    return names;
+  }
+
+  private static boolean isNull(Expression expression) {
+    while (expression instanceof Cast) expression = ((Cast) expression).child();
+    return expression instanceof Literal && ((Literal) expression).value() == null;
   }
 }

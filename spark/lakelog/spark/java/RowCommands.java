@@ -1,5 +1,6 @@
 package lakelog;
 
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
@@ -38,9 +39,17 @@ public class RowCommands extends Rule {
     return null;
   }
 
-  /** What a name stands for: the plan under aliases, and under a view that is nothing but the table. */
+  /** What a name stands for: the plan under aliases, under a view that is nothing but the table, and under Spark's padding of char columns. */
   static LogicalPlan unaliased(LogicalPlan table) {
-    while (table instanceof SubqueryAlias || table instanceof View) table = (LogicalPlan) table.children().head();
+    while (isName(table) || Padding.is(table)) table = (LogicalPlan) table.children().head();
     return table;
+  }
+
+  private static boolean isName(LogicalPlan table) { return table instanceof SubqueryAlias || table instanceof View; }
+
+  /** A condition over what a name stands for as one over the plan that `unaliased` gives. */
+  static Expression unaliased(LogicalPlan table, Expression condition) {
+    while (isName(table)) table = (LogicalPlan) table.children().head();
+    return Padding.is(table) ? Padding.below(table, condition) : condition;
   }
 }

@@ -55,8 +55,8 @@ public class RowSearch {
       condition = ((Filter) plan).condition();
       plan = ((Filter) plan).child();
     }
-    plan = RowCommands.unaliased(plan);
-    return DeltaRelation.indexOf(plan) == null ? null : new RowSearch((LogicalRelation) plan, condition);
+    LogicalPlan table = RowCommands.unaliased(plan);
+    return DeltaRelation.indexOf(table) == null ? null : new RowSearch((LogicalRelation) table, RowCommands.unaliased(plan, condition));
   }
 
   /** {"condition": as ExpressionText tells it, or null, "sql", "deterministic", "subquery", "columns": top-level columns it refers to, "version"}. */

@@ -83,6 +83,7 @@ public class Statements extends Rule {
     if (node instanceof UnresolvedTable && !Names.isServed(((UnresolvedTable) node).commandName())) {
       named(((UnresolvedTable) node).commandName(), ((UnresolvedTable) node).multipartIdentifier());
     }
+    if (node instanceof UnresolvedTable) altered((UnresolvedTable) node);
     if (node instanceof AlterColumns) tightened((AlterColumns) node);
     if (node instanceof UnresolvedTableOrView) {
       String command = ((UnresolvedTableOrView) node).commandName();
@@ -96,6 +97,14 @@ public class Statements extends Rule {
     if (node instanceof UnresolvedRelation) read((UnresolvedRelation) node);
     java.util.Iterator children = CollectionConverters.asJava(node.children()).iterator();
     while (children.hasNext()) check((LogicalPlan) children.next());
+  }
+
+  /** ALTER TABLE delta.`path@v1`, which would be resolved against the columns of the old version. */
+  private void altered(UnresolvedTable node) {
+    Seq parts = node.multipartIdentifier();
+    String name = parts.last().toString();
+    boolean asked = node.commandName().startsWith("ALTER TABLE") && Names.byPath(parts) && name.indexOf('@') >= 0;
+    if (asked) Door.ask(session, "newest", name, "ALTER TABLE", null);
   }
 
   private void created(String statement, LogicalPlan name, scala.Option provider) {

@@ -9,9 +9,11 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Coalesce;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Generator;
 import org.apache.spark.sql.catalyst.expressions.LambdaFunction;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.expressions.UnresolvedNamedLambdaVariable;
@@ -202,9 +204,13 @@ public class StoredExpressions extends scala.runtime.AbstractFunction0 {
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
       if (!isDefinedAt(node)) return otherwise.apply(node);
       Class context = org.apache.spark.TaskContext.class;
-      // Not deterministic: the optimizer would evaluate it on the driver otherwise, which has no task.
+      // Not deterministic, or the optimizer would evaluate it on the driver. Rows that the plan itself holds it evaluates there all the same,
+      // where there is no task and they are one.
       Expression task = new StaticInvoke(context, new ObjectType(context), "get", Door.none(), Door.none(), false, false, false, scala.Option.empty());
-      return new Invoke(task, "numPartitions", DataTypes.IntegerType, Door.none(), Door.none(), false, false, false);
+      java.util.ArrayList number = new java.util.ArrayList();
+      number.add(new Invoke(task, "numPartitions", DataTypes.IntegerType, Door.none(), Door.none(), true, true, false));
+      number.add(new Literal(new Integer(1), DataTypes.IntegerType));
+      return new Coalesce(Door.seq(number));
     }
   }
 }
