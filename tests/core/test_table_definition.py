@@ -137,6 +137,18 @@ def test_replacing_raises_the_protocol_where_it_must() -> None:
             PartitionColumnError,
             ["partitioned by n", "identity column", "another column"],
         ),
+        *(
+            (TableDefinition(schema=StructType((field("n", LONG, **told),))), InvalidSchemaError, ["identity column n", "IdentityGenerator"])
+            for told in (
+                {**IDENTITY, "delta.identity.step": 0},
+                {**IDENTITY, "delta.identity.start": "1"},
+                {**IDENTITY, "delta.identity.start": 2**63},
+                {**IDENTITY, "delta.identity.allowExplicitInsert": 1},
+                {"delta.identity.start": 1},
+                {"delta.identity.allowExplicitInsert": True},
+            )
+        ),
+        (TableDefinition(schema=StructType((field("n", LONG, **{"delta.invariants": "x"}),))), InvalidSchemaError, ["column n", "Leave it"]),
         (TableDefinition(schema=struct(a=PrimitiveType("void"))), UnsupportedTypeError, ["column a", "void"]),
         (TableDefinition(schema=struct(a=LONG), properties={"delta.apendOnly": "true"}), InvalidTablePropertyError, ["delta.appendOnly"]),
         (

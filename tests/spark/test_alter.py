@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from lakelog.core.errors import (
     ColumnNotFoundError,
@@ -22,6 +23,7 @@ from lakelog.core.errors import (
     PartitionColumnError,
     SchemaMismatchError,
     UnsupportedOperationError,
+    UnsupportedTypeError,
 )
 from lakelog.spark import alter as module
 from lakelog.spark.session import context_of
@@ -150,6 +152,8 @@ def test_what_is_not_added(delta: SparkSession, table: str) -> None:
         "ALTER COLUMN ... SET DEFAULT",
     )
     refused(lambda: alter(delta, table, "ADD COLUMN `a b` int"), table, LakelogError, "a b", "column mapping")
+    for change in ("ADD COLUMNS (c interval day)", "REPLACE COLUMNS (c interval day)"):
+        refused(lambda change=change: alter(delta, table, change), table, UnsupportedTypeError, f"Delta table {table}: ", "interval day")
     with pytest.raises(AnalysisException, match="FIELD_ALREADY_EXISTS"):
         alter(delta, table, "ADD COLUMN ID int")
 
@@ -532,7 +536,7 @@ def test_constraints(delta: SparkSession, table: str) -> None:
         lambda: alter(delta, table, "ADD CONSTRAINT n CHECK (nullif(id, 1) >= 0)"),
         table,
         ConstraintViolationError,
-        "for 1 row of",
+        "for 1 row of the table does not meet it. Mend",
         '{"id":1}',
     )
     refused(
@@ -551,6 +555,20 @@ def test_constraints(delta: SparkSession, table: str) -> None:
     alter(delta, table, "DROP CONSTRAINT IF EXISTS positive")
     assert told(table)[1] == {"name": "positive", "existed": "false"}
     assert not of_kind(table, "metaData")
+
+
+def test_a_condition_that_ends_in_a_comment(delta: SparkSession, table: str) -> None:
+    alter(delta, table, "ADD CONSTRAINT c CHECK (id >= 0 -- not negative\n)")
+    assert properties(table) == {"delta.constraints.c": "id >= 0 -- not negative"}
+    refused(
+        lambda: alter(delta, table, "ADD CONSTRAINT most CHECK (id < 2 -- few\n)"),
+        table,
+        ConstraintViolationError,
+        "WHERE NOT coalesce((id < 2 -- few\n), false)",
+    )
+    with pytest.raises(ConstraintViolationError, match="not negative"):
+        save(delta.read.format("delta").load(table).withColumn("id", -F.col("id") - 1), table)
+    save(delta.read.format("delta").load(table), table)
 
 
 def test_constraints_of_another_kind(delta: SparkSession, table: str) -> None:

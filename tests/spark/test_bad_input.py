@@ -24,6 +24,7 @@ from lakelog.core.errors import (
     UnknownSchemeError,
     UnsupportedOperationError,
     VersionNotFoundError,
+    WriteFailedError,
 )
 from lakelog.spark import DeltaTable
 from lakelog.spark.session import context_of
@@ -324,3 +325,18 @@ def test_a_write_to_a_path_that_reads_as_an_old_version(delta: SparkSession, tmp
         delta.range(2).write.format("delta").mode("append").save(path + "@v0")
     assert path in str(caught.value)
     assert [p.name for p in tmp_path.iterdir()] == ["t"]
+
+
+def test_a_partition_value_that_no_folder_can_be_named_by(delta: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    with pytest.raises(WriteFailedError, match=f"{path}.*255 bytes.*partition by another column") as caught:
+        delta.sql("SELECT 1 AS id, repeat('x', 10000) AS p").write.format("delta").partitionBy("p").save(path)
+    assert len(str(caught.value)) < 2000
+    assert not (tmp_path / "t" / "_delta_log").exists()
+
+
+def test_a_codec_that_spark_comes_without(delta: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    with pytest.raises(WriteFailedError, match=f"{path}.*choose snappy, zstd"):
+        delta.range(3).write.format("delta").option("compression", "brotli").save(path)
+    assert not (tmp_path / "t" / "_delta_log").exists()

@@ -486,6 +486,15 @@ def test_a_folder_with_other_files(delta: SparkSession, path: str) -> None:
         ),
         (lambda b: b.addColumn("a", "INT").addColumn("b", "INT", generatedAlwaysAs="b + 1"), InvalidExpressionError, ["column b"]),
         (lambda b: b.addColumn("a", "DOUBLE", generatedAlwaysAs="rand()"), InvalidExpressionError, ["column a", "rand()"]),
+        (lambda b: b.addColumns([StructField("a", LongType(), metadata={"delta.identity.step": 0})]), InvalidSchemaError, ["column a"]),
+        (lambda b: b.addColumns([StructField("a", LongType(), metadata={"delta.invariants": "x"})]), InvalidSchemaError, ["column a"]),
+        (
+            lambda b: b.addColumns(
+                [StructField("a", LongType(), metadata={"delta.invariants": '{"expression": {"expression": "b > 1"}}'})]
+            ),
+            InvalidExpressionError,
+            ["the invariant of column a (b > 1)"],
+        ),
         (lambda b: b.addColumn("a", "INT").property("delta.apendOnly", "1"), InvalidTablePropertyError, ["delta.appendOnly"]),
     ],
 )

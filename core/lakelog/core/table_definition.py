@@ -10,9 +10,11 @@ from lakelog.core import clustering
 from lakelog.core.actions import Action, Metadata
 from lakelog.core.clustering import ColumnPath, check_clustering, clustering_columns
 from lakelog.core.commit_info import Operation, json_text
-from lakelog.core.errors import InvalidSchemaError, PartitionColumnError, SchemaMismatchError, UnsupportedTypeError
+from lakelog.core.constraints import constraints_of
+from lakelog.core.errors import CorruptLogError, InvalidSchemaError, PartitionColumnError, SchemaMismatchError, UnsupportedTypeError
 from lakelog.core.field_metadata import (
     COLUMN_ID,
+    IDENTITY_ALLOWS_EXPLICIT,
     IDENTITY_HIGH_WATER_MARK,
     IDENTITY_START,
     IDENTITY_STEP,
@@ -23,6 +25,7 @@ from lakelog.core.field_metadata import (
     without_keys,
 )
 from lakelog.core.property_checks import canonical, split_directives
+from lakelog.core.records import shown
 from lakelog.core.schema import PrimitiveType, StructField, StructType, nullable_schema
 from lakelog.core.schema_changes import column_text
 from lakelog.core.schema_compare import check_partition_columns
@@ -32,6 +35,8 @@ from lakelog.core.table_features import feature_names
 
 # What a column gets as a table lives, and no definition says.
 _HISTORY_KEYS = frozenset({COLUMN_ID, PHYSICAL_NAME, NESTED_IDS, PARQUET_FIELD_ID, TYPE_CHANGES, IDENTITY_HIGH_WATER_MARK})
+_IDENTITY_KEYS = (IDENTITY_START, IDENTITY_STEP, IDENTITY_ALLOWS_EXPLICIT)
+_INT64 = range(-(2**63), 2**63)
 
 
 class CreationMode(StrEnum):
@@ -116,7 +121,7 @@ def defined(
         now_ms: milliseconds since the epoch.
 
     Raises:
-        InvalidSchemaError: there is no column, or one of a name that the table cannot have.
+        InvalidSchemaError: there is no column, or one of a name or with metadata that the table cannot have.
         UnsupportedTypeError: a column of a type that Delta cannot hold, an identity column of another type than long.
         PartitionColumnError: partition columns that cannot be, also for a table that was ever clustered.
         ColumnNotFoundError, InvalidRequestError: clustering columns that cannot be; see `check_clustering`.
@@ -126,6 +131,7 @@ def defined(
         raise InvalidSchemaError(f"Delta table {table}: the definition has no column. Give at least one with addColumn or addColumns.")
     schema = without_keys(definition.schema, _HISTORY_KEYS)
     partition_columns = check_partition_columns(schema, definition.partition_by, table_name=table)
+    _check_promises(schema, table)
     _check_identity(schema, partition_columns, table)
     configuration = {**canonical(defaults, table), **canonical(definition.properties, table)}
     cluster_by = check_clustering(
@@ -208,10 +214,29 @@ def _column_differences(given: StructType, there: StructType) -> Iterator[str]:
         yield f"column {left.name} {left.type}: the definition leaves it out"
 
 
+def _check_promises(schema: StructType, table: str) -> None:
+    """That the invariants and the declared lengths of the columns can be read, which every later write does."""
+    try:
+        constraints_of({}, schema)
+    except CorruptLogError as error:
+        raise InvalidSchemaError(
+            f"Delta table {table}: {str(error).removesuffix(' Restore the log.')} Leave it out of the column's metadata."
+        ) from None
+
+
 def _check_identity(schema: StructType, partition_columns: Collection[str], table: str) -> None:
     for column in schema.fields:
-        if IDENTITY_START not in column.metadata and IDENTITY_STEP not in column.metadata:
+        told = {key: column.metadata[key] for key in _IDENTITY_KEYS if key in column.metadata}
+        if not told:
             continue
+        start, step, explicit = (told.get(key) for key in _IDENTITY_KEYS)
+        whole = all(isinstance(value, int) and not isinstance(value, bool) and value in _INT64 for value in (start, step))
+        if not whole or step == 0 or not isinstance(explicit, bool):
+            raise InvalidSchemaError(
+                f"Delta table {table}: the identity column {column.name} has the metadata {shown(told)}, by which no number follows: "
+                f"{IDENTITY_START} and {IDENTITY_STEP} must be whole numbers, the step not 0, and {IDENTITY_ALLOWS_EXPLICIT} true or "
+                "false. Make the column with IdentityGenerator."
+            )
         if column.type != PrimitiveType("long"):
             raise UnsupportedTypeError(
                 f"Delta table {table}: the identity column {column.name} is of type {column.type}; identity columns are of type BIGINT. "

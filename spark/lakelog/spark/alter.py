@@ -302,8 +302,7 @@ def _check_rows(table: _Table, condition: str, columns: Sequence[str], refused: 
     ]
     told = f"{count} rows" if count > 1 else "1 row"
     raise ConstraintViolationError(
-        f"Delta table {table.root}: {refused}, for {told} of the table {fault[count > 1]}. {remedy}. "
-        f"Such rows: {', '.join(samples)}."
+        f"Delta table {table.root}: {refused}, for {told} of the table {fault[count > 1]}. {remedy}. Such rows: {', '.join(samples)}."
     )
 
 

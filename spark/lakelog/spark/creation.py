@@ -26,7 +26,7 @@ from lakelog.spark import data_files, jvm
 from lakelog.spark.catalog_names import Kind, TableName, check_registrable, register, resolved
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
-from lakelog.spark.expressions import check_columns
+from lakelog.spark.expressions import check_columns, check_invariants
 from lakelog.spark.options import default_properties, user_metadata
 from lakelog.spark.reading import version_named
 from lakelog.spark.transaction import commit, transaction
@@ -217,6 +217,7 @@ def _commit(
         now_ms=now_ms,
     )
     check_columns(spark, made.schema, root)
+    check_invariants(spark, made.schema, root)
     actions: list[Action] = list(made.actions)
     metrics: dict[str, int] = {}
     if snapshot is not None:

@@ -26,6 +26,13 @@ from lakelog.spark.footers import read_footers
 from lakelog.spark.transaction import discard, written_files
 from lakelog.spark.violations import explained
 
+_LONGEST_CAUSE = 1000
+_REMEDIES = {
+    "Mkdirs failed": ". A value of a partition column may be longer than the 255 bytes that a folder's name has: partition by another column.",
+    "hadoop.io.compress.": ". Spark comes without this codec of Parquet: choose snappy, zstd, gzip or lz4_raw by the option compression or "
+    "delta.parquet.compression.codec.",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFiles:
@@ -234,7 +241,11 @@ def _failed(error: PySparkException | Py4JJavaError, root: str, description: str
     """Ours, where a task failed; else the class that PySpark has for it."""
     if isinstance(error, PySparkException):
         return error
-    return WriteFailedError(f"Delta table {root}: the job failed ({description}); nothing was committed. It said: {jvm.root_cause(error)}")
+    said = jvm.root_cause(error)
+    if len(said) > _LONGEST_CAUSE:
+        said = f"{said[:_LONGEST_CAUSE]}..."
+    known = next((remedy for words, remedy in _REMEDIES.items() if words in said), "")
+    return WriteFailedError(f"Delta table {root}: the job failed ({description}); nothing was committed. It said: {said}{known}")
 
 
 def removal(add: AddFile, now_ms: int, *, data_change: bool = True) -> RemoveFile:

@@ -13,10 +13,10 @@ import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lakelog.core.constraints import enclosed, quoted
+from lakelog.core.constraints import enclosed, invariant_expression, quoted
 from lakelog.core.errors import InvalidExpressionError, UnsupportedTypeError
-from lakelog.core.field_metadata import CURRENT_DEFAULT, GENERATION_EXPRESSION
-from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, parse_schema
+from lakelog.core.field_metadata import CURRENT_DEFAULT, GENERATION_EXPRESSION, INVARIANTS
+from lakelog.core.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, parse_schema, walk
 from lakelog.spark import jvm
 
 _SQL_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
@@ -123,6 +123,18 @@ def check_columns(spark: SparkSession, schema: StructType, table: str) -> None:
             what = f"the default of column {field.name}"
             for sql in (str(default), f"CAST((\n{default}\n) AS {sql_type(field.type)})"):
                 check_expression(spark, sql, StructType(), table, what, columns=False)
+
+
+def check_invariants(spark: SparkSession, schema: StructType, table: str) -> None:
+    """Check the invariants of a schema's columns, at any depth.
+
+    Raises:
+        InvalidExpressionError: one is no condition over the columns; names the column.
+        CorruptLogError: one says no expression.
+    """
+    for path, field in walk(schema):
+        if INVARIANTS in field.metadata:
+            check_condition(spark, invariant_expression(field, path), schema, table, f"the invariant of column {'.'.join(path)}")
 
 
 def reason(error: PySparkException) -> str:
