@@ -28,7 +28,7 @@ from lakelog.spark.violations import explained
 
 _LONGEST_CAUSE = 1000
 _REMEDIES = {
-    "Mkdirs failed": ". A value of a partition column may be longer than the 255 bytes that a folder's name has: partition by another column.",
+    "Mkdirs failed": ". A partition value may be longer than the 255 bytes of a folder's name: partition by another column.",
     "hadoop.io.compress.": ". Spark comes without this codec of Parquet: choose snappy, zstd, gzip or lz4_raw by the option compression or "
     "delta.parquet.compression.codec.",
 }
