@@ -254,7 +254,7 @@ def test_every_version_of_the_range_must_have_the_feed_on() -> None:
     assert caught.value.version == 5
     legacy = table_of([PROTOCOL, metadata(configuration={"delta.enableChangeDataCapture": "true"})]).metadata
     check_recorded(legacy, folded([add("a")]), table=ROOT)
-    with pytest.raises(InvalidTablePropertyError):
+    with pytest.raises(InvalidTablePropertyError, match=rf"Delta table {ROOT}: .*enableChangeDataFeed is 'yes'.*SET TBLPROPERTIES"):
         check_recorded(on, folded([metadata(configuration={"delta.enableChangeDataFeed": "yes"})]), table=ROOT)
 
 

@@ -20,7 +20,15 @@ from lakelog.core.errors import (
     SchemaMismatchError,
     UnsupportedTypeError,
 )
-from lakelog.core.field_metadata import COLUMN_ID, COMMENT, IDENTITY_HIGH_WATER_MARK, IDENTITY_START, IDENTITY_STEP, PHYSICAL_NAME
+from lakelog.core.field_metadata import (
+    COLUMN_ID,
+    COMMENT,
+    IDENTITY_ALLOWS_EXPLICIT,
+    IDENTITY_HIGH_WATER_MARK,
+    IDENTITY_START,
+    IDENTITY_STEP,
+    PHYSICAL_NAME,
+)
 from lakelog.core.records import JSON
 from lakelog.core.replay import Fold, LogState
 from lakelog.core.schema import ArrayType, DataType, PrimitiveType, StructField, StructType
@@ -38,7 +46,7 @@ def struct(**columns: DataType) -> StructType:
     return StructType(tuple(StructField(name, kind) for name, kind in columns.items()))
 
 
-IDENTITY: dict[str, Any] = {IDENTITY_START.replace(".", "__"): 1, IDENTITY_STEP.replace(".", "__"): 1}
+IDENTITY: dict[str, Any] = {IDENTITY_START: 1, IDENTITY_STEP: 1, IDENTITY_ALLOWS_EXPLICIT: False}
 
 
 def define(
@@ -138,7 +146,7 @@ def test_replacing_raises_the_protocol_where_it_must() -> None:
             ["partitioned by n", "identity column", "another column"],
         ),
         *(
-            (TableDefinition(schema=StructType((field("n", LONG, **told),))), InvalidSchemaError, ["identity column n", "IdentityGenerator"])
+            (TableDefinition(schema=StructType((field("n", LONG, **told),))), InvalidSchemaError, ["column n", "IdentityGenerator"])
             for told in (
                 {**IDENTITY, "delta.identity.step": 0},
                 {**IDENTITY, "delta.identity.start": "1"},
@@ -148,7 +156,7 @@ def test_replacing_raises_the_protocol_where_it_must() -> None:
                 {"delta.identity.allowExplicitInsert": True},
             )
         ),
-        (TableDefinition(schema=StructType((field("n", LONG, **{"delta.invariants": "x"}),))), InvalidSchemaError, ["column n", "Leave it"]),
+        (TableDefinition(schema=StructType((field("n", LONG, **{"delta.invariants": "x"}),))), InvalidSchemaError, ["column n"]),
         (TableDefinition(schema=struct(a=PrimitiveType("void"))), UnsupportedTypeError, ["column a", "void"]),
         (TableDefinition(schema=struct(a=LONG), properties={"delta.apendOnly": "true"}), InvalidTablePropertyError, ["delta.appendOnly"]),
         (
@@ -205,6 +213,7 @@ def test_every_difference_is_listed() -> None:
         "column a, type: string in the definition, long in the table",
         "column a, comment: none in the definition, 'x' in the table",
         "column b: nullable in the definition, NOT NULL in the table",
+        "column b, delta.identity.allowExplicitInsert: False in the definition, none in the table",
         "column b, delta.identity.start: 1 in the definition, none in the table",
         "column b, delta.identity.step: 1 in the definition, none in the table",
         "column c: the two types array<long> differ in which of their parts may be null or in what those carry",

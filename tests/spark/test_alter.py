@@ -195,7 +195,10 @@ def test_what_is_not_dropped(delta: SparkSession, table: str) -> None:
     mapped(delta, table)
     refused(lambda: alter(delta, table, "DROP COLUMN part"), table, UnsupportedOperationError, "column part partitions", "overwriteSchema")
     refused(
-        lambda: alter(delta, table, "DROP COLUMN items.element.x"), table, UnsupportedOperationError, "items.element.x is the only column"
+        lambda: alter(delta, table, "DROP COLUMN items.element.x"),
+        table,
+        UnsupportedOperationError,
+        "items.element.x is the last column left",
     )
     refused(lambda: alter(delta, table, "DROP COLUMN items.element"), table, UnsupportedOperationError, "not a struct")
     alter(delta, table, "DROP COLUMN IF EXISTS nothing")
@@ -249,7 +252,7 @@ def test_generated_columns_and_clustering_hold_on_to_their_columns(delta: SparkS
     alter(delta, path, "DROP COLUMN b")
     alter(delta, path, "DROP COLUMN a")
     assert list(schema(path)) == ["d"]
-    refused(lambda: alter(delta, path, "DROP COLUMN d"), path, UnsupportedOperationError, "d is the only column of the table")
+    refused(lambda: alter(delta, path, "DROP COLUMN d"), path, UnsupportedOperationError, "d is the last column left of the table")
 
 
 def test_clustering_by_what_partitions(delta: SparkSession, table: str) -> None:
@@ -582,6 +585,40 @@ def test_constraints_of_another_kind(delta: SparkSession, table: str) -> None:
         "ADD CONSTRAINT name CHECK (condition)",
     )
     refused(lambda: alter(delta, table, "ADD CHECK (id >= 0)"), table, UnsupportedOperationError, "ADD CONSTRAINT name CHECK (condition)")
+    named = "ALTER TABLE IDENTIFIER(:t) ADD CONSTRAINT c CHECK (id >= 0)"
+    refused(
+        lambda: delta.sql(named, args={"t": f"delta.`{table}`"}),
+        table,
+        UnsupportedOperationError,
+        "write the table's name out, not as IDENTIFIER()",
+    )
+
+
+def test_a_constraint_whose_name_begins_with_a_digit(delta: SparkSession, table: str) -> None:
+    alter(delta, table, "ADD CONSTRAINT 1c CHECK (id >= 0)")
+    assert properties(table) == {"delta.constraints.1c": "id >= 0"}
+    alter(delta, table, "ADD CONSTRAINT two CHECK (small < 100 AND id < 100)")
+    mapped(delta, table)
+    refused(
+        lambda: alter(delta, table, "DROP COLUMN id"),
+        table,
+        UnsupportedOperationError,
+        "the CHECK constraint 1c (id >= 0), the CHECK constraint two (small < 100 AND id < 100) refer to it",
+    )
+    alter(delta, table, "DROP CONSTRAINT 1c")
+    assert "delta.constraints.1c" not in properties(table)
+
+
+def test_a_table_s_comment_is_shown(delta: SparkSession, table: str) -> None:
+    register(delta, "commented", table)
+    try:
+        alter(delta, table, "SET TBLPROPERTIES ('comment' = 'what it is')")
+        shown = {row.col_name: row.data_type for row in delta.sql("DESCRIBE EXTENDED commented").collect()}
+        assert shown["Comment"] == "what it is"
+        alter(delta, table, "UNSET TBLPROPERTIES ('comment')")
+        assert "Comment" not in {row.col_name for row in delta.sql("DESCRIBE EXTENDED commented").collect()}
+    finally:
+        delta.sql("DROP TABLE commented")
 
 
 def test_features_are_dropped(delta: SparkSession, table: str) -> None:
@@ -690,11 +727,11 @@ def test_an_old_version_is_not_altered_by_a_name_that_is_computed(delta: SparkSe
     ],
 )
 def test_a_property_that_cannot_be_parsed_is_mended_before_anything_else(delta: SparkSession, tmp_path: Path, key: str, good: str) -> None:
+    frame = delta.range(2)
     for number, mend in enumerate((f"SET TBLPROPERTIES ('{key}' = '{good}')", f"UNSET TBLPROPERTIES ('{key}')")):
         path = make_log(str(tmp_path / str(number)), struct(field("id", "long")), **{key.replace(".", "_"): "perhaps"})
         assert rows(delta, path) == []
         parts = (f"Delta table {path}: the table property {key} is 'perhaps', but must be ", f"UNSET TBLPROPERTIES ('{key}')")
-        frame = delta.range(2)
         for act in (
             lambda path=path: save(frame, path),
             lambda path=path: save(frame, path, "overwrite"),

@@ -73,7 +73,11 @@ def test_versions_are_raised_and_never_lowered(delta: SparkSession, path: str) -
 @pytest.mark.parametrize(
     ("call", "kind", "told"),
     [
-        (lambda t: t.addFeatureSupport("nosuch"), InvalidRequestError, "there is no table feature nosuch. The nearest is"),
+        (
+            lambda t: t.addFeatureSupport("nosuch"),
+            InvalidRequestError,
+            "there is no table feature nosuch. There are: allowColumnDefaults, ",
+        ),
         (lambda t: t.addFeatureSupport("deletionVectors"), UnsupportedFeatureError, "deletionVectors comes with a later release"),
         (lambda t: t.addFeatureSupport("clustering"), InvalidRequestError, "clusterBy"),
         (lambda t: t.upgradeTableProtocol(1, 8), InvalidRequestError, "no writer version 8. Use a whole number from 1 to 7"),
@@ -175,3 +179,22 @@ def test_who_can_read(delta: SparkSession, path: str) -> None:
     assert {"deltalake", "Polars"} <= shut_out
     with pytest.raises(TypeError, match="DeltaTable or a str, not int"):
         lakelog.spark.who_can_read(7)  # type: ignore[arg-type]
+
+
+def test_type_widening_is_dropped_after_an_overwrite(delta: SparkSession, path: str) -> None:
+    delta.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    delta.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN n int")
+    save(delta.range(3, 5).selectExpr("id", "int(id) AS n"), path)
+    delta.sql(f"ALTER TABLE delta.`{path}` ALTER COLUMN n TYPE bigint")
+    table = DeltaTable.forPath(delta, path)
+    with pytest.raises(UnsupportedFeatureError, match=r"may hold n in the narrower type .*mode\(\"overwrite\"\) with overwriteSchema"):
+        table.dropFeatureSupport("typeWidening")
+    before = rows(delta, path)
+    save(delta.read.format("delta").load(path), path, "overwrite", overwriteSchema=True)
+    assert sorted(rows(delta, path), key=repr) == sorted(before, key=repr)
+    with pytest.raises(FeatureInHistoryError):
+        table.dropFeatureSupport("typeWidening")
+    grow_older(path, 40 * DAY_S)
+    table.dropFeatureSupport("typeWidening", True)
+    assert "typeWidening" not in of_kind(path, "protocol")[0].get("writerFeatures", [])
+    assert sorted(rows(delta, path), key=repr) == sorted(before, key=repr)

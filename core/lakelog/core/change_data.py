@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.core.actions import CommitInfo, Metadata, Protocol, parse_commit
-from lakelog.core.column_mapping import MappingMode, mapping_mode, physical_name
+from lakelog.core.column_mapping import MappingMode, physical_name
 from lakelog.core.errors import (
     ChangeDataNotRecordedError,
     CorruptLogError,
@@ -199,7 +199,7 @@ def check_recorded(start: Metadata, changes: Changes, *, table: str) -> None:
         InvalidTablePropertyError: the property's value is neither true nor false.
     """
     for version, metadata in ((changes.first, start), *changes.metadata):
-        if not CHANGE_DATA_FEED.of(metadata.configuration):
+        if not CHANGE_DATA_FEED.of(metadata.configuration, table):
             raise ChangeDataNotRecordedError(
                 f"Delta table {table}: the changes of versions {changes.first} to {changes.last} cannot be read, since version {version} "
                 f"did not record them: the table property {CHANGE_DATA_FEED.key} was not true. Start after the version in which it was "
@@ -353,8 +353,8 @@ def _differences(metadata: Metadata, version: int, read: Snapshot) -> list[str]:
     """Why files of the one metadata cannot be read with the schema of the other, a sentence each."""
     theirs = parse_schema(metadata.schema_json)
     mine = read.schema
-    old_mode = COLUMN_MAPPING_MODE.of(metadata.configuration)
-    mode = mapping_mode(read.protocol, read.metadata.configuration)
+    old_mode = COLUMN_MAPPING_MODE.of(metadata.configuration, read.root)
+    mode = read.mapping
     if old_mode != MappingMode.NONE and mode is MappingMode.NONE:
         return ["columns were mapped then and are not any more"]
     differences = []

@@ -227,7 +227,12 @@ def _without_type_changes(snapshot: Snapshot, feature: TableFeature) -> Metadata
     if not changed:
         return metadata
     if snapshot.num_files:
-        raise _needs_rewrite(snapshot, feature.name, f"data files may hold {', '.join(changed)} in the narrower type of before")
+        raise UnsupportedFeatureError(
+            f"Delta table {snapshot.root}: the table feature {feature.name} cannot be dropped yet: data files may hold "
+            f"{', '.join(changed)} in the narrower type of before. Overwrite the table with its own rows first, by "
+            'mode("overwrite") with overwriteSchema, which writes them in the type of now; or keep the feature.',
+            features=(feature.name,),
+        )
     return replace(metadata, schema_string=without_keys(snapshot.schema, {TYPE_CHANGES}).to_json())
 
 

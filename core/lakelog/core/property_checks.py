@@ -240,8 +240,10 @@ def _check_key(key: str, table: str) -> None:
             f"Delta table {table}: the table property {key} asks for {feature}, which {_LATER}. Leave the property out.",
             features=(feature,),
         )
-    nearest = difflib.get_close_matches(lower, sorted(_SPELLINGS), n=1, cutoff=0.0)
+    # Without the beginning, which all have alike.
+    names = {known.removeprefix("delta."): spelling for known, spelling in _SPELLINGS.items()}
+    nearest = difflib.get_close_matches(lower.removeprefix("delta."), sorted(names), n=1)
+    hint = f"The nearest is {names[nearest[0]]}; a" if nearest else "A"
     raise InvalidTablePropertyError(
-        f"Delta table {table}: there is no table property {key}. The nearest is {_SPELLINGS[nearest[0]]}; a property of your own "
-        "must not begin with 'delta.'."
+        f"Delta table {table}: there is no table property {key}. {hint} property of your own must not begin with 'delta.'."
     )

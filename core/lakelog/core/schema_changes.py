@@ -122,7 +122,7 @@ def dropped(schema: StructType, path: Sequence[str], *, table: str) -> StructTyp
         if len(struct.fields) == 1:
             where = f"of {column_text(parent)}" if parent else "of the table"
             raise UnsupportedOperationError(
-                f"Delta table {table}: {column_text(path)} is the only column {where}, which must keep one. "
+                f"Delta table {table}: {column_text(path)} is the last column left {where}, which must keep one. "
                 + (f"Drop {column_text(parent)} as a whole, or add another field first." if parent else "Add another column first.")
             )
         return StructType(tuple(field for field in struct.fields if field.name != name))

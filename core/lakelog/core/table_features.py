@@ -174,14 +174,16 @@ def feature_named(name: str, table: str) -> TableFeature:
     """The feature of a name in any letter case, one that lakelog lets a table have.
 
     Raises:
-        InvalidRequestError: there is no such feature; names the nearest.
+        InvalidRequestError: there is no such feature; names the nearest, or all.
         UnsupportedFeatureError: it comes with a later release.
     """
     spellings = {known.lower(): known for known in FEATURES}
     found = spellings.get(name.lower())
     if found is None:
-        nearest = difflib.get_close_matches(name.lower(), sorted(spellings), n=1, cutoff=0.0)[0]
-        raise InvalidRequestError(f"Delta table {table}: there is no table feature {name}. The nearest is {spellings[nearest]}.")
+        nearest = difflib.get_close_matches(name.lower(), sorted(spellings), n=1)
+        there = ", ".join(sorted(known for known, feature in FEATURES.items() if feature.writable))
+        hint = f"The nearest is {spellings[nearest[0]]}." if nearest else f"There are: {there}."
+        raise InvalidRequestError(f"Delta table {table}: there is no table feature {name}. {hint}")
     feature = FEATURES[found]
     if not feature.writable:
         raise UnsupportedFeatureError(

@@ -336,8 +336,9 @@ def _check_independent(spark: SparkSession, snapshot: Snapshot, path: ColumnPath
             found.append(f"{what} ({sql})")
     if found:
         raise UnsupportedOperationError(
-            f"Delta table {snapshot.root}: column {column_text(path)} cannot be {verb}, for {', '.join(found)} refers to it. Drop what "
-            "refers to it first: ALTER TABLE ... DROP CONSTRAINT for a constraint, DROP COLUMN for a generated column."
+            f"Delta table {snapshot.root}: column {column_text(path)} cannot be {verb}, for {', '.join(found)} "
+            f"refer{'' if len(found) > 1 else 's'} to it. Drop what refers to it first: ALTER TABLE ... DROP CONSTRAINT for a constraint, "
+            "DROP COLUMN for a generated column."
         )
 
 

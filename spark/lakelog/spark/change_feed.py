@@ -229,7 +229,7 @@ class ChangeFeeds:
         start = self._metadata_at_start(changes, newest)
         check_recorded(start, changes, table=newest.root)
         at_end = changes.metadata[-1][1] if changes.metadata else start
-        mapped = any(COLUMN_MAPPING_MODE.of(m.configuration) != MappingMode.NONE for m in (start, at_end, newest.metadata))
+        mapped = any(COLUMN_MAPPING_MODE.of(m.configuration, newest.root) != MappingMode.NONE for m in (start, at_end, newest.metadata))
         read = newest
         if mapped and last < newest.version and self._schema_mode(spark) == _END_VERSION:
             read = self._context.logs.pinned(newest.root, last).snapshot

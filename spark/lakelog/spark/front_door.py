@@ -28,6 +28,7 @@ from lakelog.core.errors import (
     UnsupportedOperationError,
 )
 from lakelog.core.predicates import TRUE
+from lakelog.core.table_properties import DELETED_FILE_RETENTION
 from lakelog.spark import alter, delete, grammar, jvm, listing, reading, write
 from lakelog.spark.change_feed import ChangeFeeds, is_asked_for
 from lakelog.spark.conditions import parse_filters
@@ -136,7 +137,7 @@ class FrontDoor:
             root = held.snapshot.root
             found = listing.named_file(message, held.snapshot)
             if found is not None:
-                days = held.snapshot.properties.deleted_file_retention_ms / 86_400_000
+                days = DELETED_FILE_RETENTION.or_default(held.snapshot.metadata.configuration) / 86_400_000
                 return DataFileMissingError(
                     f"Delta table {root}: data file {found} is named by the log but is not there. Files that no version within "
                     f"delta.deletedFileRetentionDuration ({days:g} days) needs may have been removed by VACUUM; others were deleted by "
@@ -288,8 +289,10 @@ CLOSED = "This Spark session does not serve Delta tables: lakelog is not enabled
 _REMEDIES = {
     "DESCRIBE HISTORY": "DeltaTable.forPath(spark, path).history() shows it.",
     "DESCRIBE DETAIL": "DeltaTable.forPath(spark, path).detail() shows it.",
-    "ALTER TABLE ... ADD CONSTRAINT": "Name it, and give it as a condition: ALTER TABLE ... ADD CONSTRAINT name CHECK (condition).",
-    "SET NOT NULL for one of several columns": "Give each column a statement of its own.",
+    "ALTER TABLE ... ADD CONSTRAINT": "Give it a name and a condition, and write the table's name out, "
+    "not as IDENTIFIER(): ALTER TABLE table ADD CONSTRAINT name CHECK (condition).",
+    "SET NOT NULL for one of several columns": "Give each column a statement of its own, and write the table's name "
+    "out, not as IDENTIFIER().",
     "SHOW PARTITIONS": "Select the distinct values of the partition columns.",
     "a relative path in SQL": "Give the absolute path of the table.",
     "reading a stream": 'Read it with spark.read.format("delta").',

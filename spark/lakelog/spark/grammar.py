@@ -18,6 +18,8 @@ from typing import NamedTuple
 from lakelog.core.records import JSON
 
 _QUOTED = "BACKQUOTED_IDENTIFIER"
+# May begin with a digit.
+_PLAIN = "IDENTIFIER"
 
 
 class Token(NamedTuple):
@@ -179,4 +181,4 @@ class _Reader:
 
 def _is_name(token: Token) -> bool:
     """Identifiers, and words of SQL, which Spark lets be names too."""
-    return token.kind == _QUOTED or (token.text.replace("_", "a").isalnum() and not token.text[0].isdigit())
+    return token.kind in (_QUOTED, _PLAIN) or (token.text.replace("_", "a").isalnum() and not token.text[0].isdigit())

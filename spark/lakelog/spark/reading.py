@@ -133,9 +133,15 @@ def describe(held: HeldSnapshot, travel: Travel, hadoop_root: str) -> str:
         "physical": snapshot.physical_schema.to_json() if mapped else None,
         "byId": snapshot.mapping is MappingMode.ID,
         "bytes": snapshot.size_in_bytes,
-        "properties": {"provider": "delta", "location": hadoop_root, **snapshot.metadata.configuration},
+        "properties": {"provider": "delta", "location": hadoop_root, **snapshot.metadata.configuration, **_comment(snapshot)},
     }
     return orjson.dumps(told).decode()
+
+
+def _comment(snapshot: Snapshot) -> dict[str, str]:
+    """The table's description, under the name that Spark's catalog has for it."""
+    description = snapshot.metadata.description
+    return {} if description is None else {"comment": description}
 
 
 def _catalog_schema(schema: StructType, shown: StructType) -> StructType:

@@ -26,13 +26,15 @@ public class Padding extends scala.runtime.AbstractPartialFunction {
     java.util.List columns = CollectionConverters.asJava(((Project) plan).projectList());
     java.util.List below = CollectionConverters.asJava(((Project) plan).child().output());
     if (columns.size() != below.size()) return false;
+    boolean padded = false;
     for (int i = 0; i < columns.size(); i++) {
       Attribute attribute = (Attribute) below.get(i);
       Object column = columns.get(i);
       boolean same = column instanceof Attribute && ((Attribute) column).exprId().equals(attribute.exprId());
       if (!same && !(column instanceof Alias && pads((Alias) column, attribute))) return false;
+      padded = padded || !same;
     }
-    return true;
+    return padded;
   }
 
   private static boolean pads(Alias column, Attribute attribute) {
