@@ -181,15 +181,14 @@ class FrontDoor:
         frame = jvm.frame_from(dataset, spark)
         return self._saved(spark, path, mode, given, frame)
 
-    def _saved(self, spark: SparkSession, path: str, mode: str, given: Mapping[str, str], frame: DataFrame) -> str:
+    def _saved(self, spark: SparkSession, path: str, mode: str, given: Mapping[str, str], frame: DataFrame, *, filled: bool = False) -> str:
         request = WriteRequest.parse(spark, self._context.root(spark, path), mode, given)
-        return self._tell(write.save(self._context, spark, request, frame), Travel())
+        return self._tell(write.save(self._context, spark, request, frame, filled=filled), Travel())
 
     def _insert(self, spark: SparkSession, root: str, how: str, dataset: Any) -> None:
         mode, _, options = how.partition("\n")
         given = _lowered(options or "{}")
-        frame = write.without_fillers(self._context, spark, self._context.root(spark, root), jvm.frame_from(dataset, spark))
-        self._saved(spark, root, mode, given, frame)
+        self._saved(spark, root, mode, given, jvm.frame_from(dataset, spark), filled=True)
 
     def _list(self, _spark: SparkSession, wanted: str, known: str, _third: object) -> bytes:
         root, version, schema_id, snapshot_id, filters = orjson.loads(wanted)

@@ -78,8 +78,11 @@ class _Files:
     metrics: Mapping[str, int]
 
 
-def save(context: Context, spark: SparkSession, request: WriteRequest, frame: DataFrame) -> HeldSnapshot:
+def save(context: Context, spark: SparkSession, request: WriteRequest, frame: DataFrame, *, filled: bool = False) -> HeldSnapshot:
     """Write a frame to a table, which is made if it is not there.
+
+    Args:
+        filled: Spark has put nulls into the frame for columns that an INSERT did not name.
 
     Returns:
         The table's newest snapshot.
@@ -106,6 +109,8 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
         reads_itself = held is not None and jvm.follows(frame, context.hadoop_root(root))
         if held is not None and reads_itself:
             frame = jvm.pinned(frame, spark, context.hadoop_root(root), held.id)
+        if held is not None and filled:
+            frame = _without_fillers(held, frame)
         given = _schema(frame, root)
         alias = jvm.frame_alias(frame) if request.replacement is not None and request.replacement.kind is Kind.ON else None
         target = _target(context, spark, request, held, given, alias)
@@ -129,17 +134,6 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
     return newest
 
 
-def without_fillers(context: Context, spark: SparkSession, root: str, frame: DataFrame) -> DataFrame:
-    """An INSERT's rows without the nulls that Spark put in for columns which the statement did not name and the table computes."""
-    held = _existing(context, root)
-    if held is None:
-        return frame
-    keys = {GENERATION_EXPRESSION, IDENTITY_START}
-    computed = {field.name.lower() for field in held.snapshot.schema.fields if keys & field.metadata.keys()}
-    named = {name.lower() for name in frame.columns}
-    return frame.drop(*(name for name in jvm.null_columns(frame) if name.lower() in computed)) if computed & named else frame
-
-
 def _is_for_new_tables(request: WriteRequest) -> bool:
     return request.mode in ("ErrorIfExists", "Ignore")
 
@@ -151,6 +145,13 @@ def _left_alone(request: WriteRequest, held: HeldSnapshot) -> HeldSnapshot:
         f'Delta table {request.root} already exists at version {held.snapshot.version}, and the save mode is error. Use mode("append") or '
         'mode("overwrite").'
     )
+
+
+def _without_fillers(held: HeldSnapshot, frame: DataFrame) -> DataFrame:
+    """The frame without the columns that the table is to compute, for the statement did not name them."""
+    keys = {GENERATION_EXPRESSION, IDENTITY_START}
+    computed = {field.name.lower() for field in held.snapshot.schema.fields if keys & field.metadata.keys()}
+    return frame.drop(*(name for name in jvm.null_columns(frame) if name.lower() in computed)) if computed else frame
 
 
 def _existing(context: Context, root: str) -> HeldSnapshot | None:
