@@ -177,7 +177,7 @@ def test_a_partitioned_table_is_checked_too(delta: SparkSession, path: str) -> N
 
 
 def test_texts_of_any_kind_arrive_in_the_message(delta: SparkSession, path: str) -> None:
-    table(path, field("v", "string"), field("n", "double"), c="v = 'it''s' -- a remark")
+    table(path, field("v", "string"), field("n", "double"), c='v = "it\'s" -- a remark')
     odd = "${x} \\ \"quoted\" 'single' \n line é 😀 lakelog constraint abc 1 {"
     frame = delta.createDataFrame([(odd, math.nan)], "v string, n double")
     refused(path, lambda: save(frame, path), f" - v : {odd}\n")

@@ -51,7 +51,7 @@ def test_a_generated_column_is_computed_when_absent_and_checked_when_given(delta
 
 
 def test_it_is_computed_from_columns_that_are_cast_or_have_a_default(delta: SparkSession, path: str) -> None:
-    table(path, generated("g", "string", "concat(CAST(id AS STRING), d)"), LONG, default("d", "string", "'it''s'"))
+    table(path, generated("g", "string", "concat(CAST(id AS STRING), d)"), LONG, default("d", "string", '"it\'s"'))
     save(delta.sql("SELECT CAST(7 AS SMALLINT) id"), path)
     save(delta.sql("SELECT 8L id, CAST(NULL AS STRING) d"), path)
     assert rows(delta, path) == [("7it's", 7, "it's"), (None, 8, None)]
