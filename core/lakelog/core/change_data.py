@@ -27,7 +27,7 @@ from lakelog.core.errors import (
     UnsupportedFeatureError,
     UnsupportedOperationError,
 )
-from lakelog.core.file_columns import FILES_SCHEMA, JsonRow, MisfitError, rows_to_files
+from lakelog.core.file_columns import FILES_SCHEMA, ROWS_PER_CHUNK, JsonRow, MisfitError, rows_to_files
 from lakelog.core.landed import commit_info_of
 from lakelog.core.partition_values import serialize_partition_value
 from lakelog.core.records import check_json
@@ -50,7 +50,6 @@ _CHANGE_FIELDS = (
     StructField(COMMIT_VERSION, PrimitiveType("long"), True),
     StructField(COMMIT_TIMESTAMP, _TIMESTAMP, True),
 )
-_ROWS_PER_CHUNK = 8192
 _CDC, _ADD, _REMOVE, _WHOLE = "cdc", "add", "remove", "whole"
 _MERGE_METRICS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 
@@ -289,7 +288,7 @@ class _Files:
             value = self._removed(value)
         rows = self._rows.setdefault(kind, [])
         rows.append(value)
-        if len(rows) >= _ROWS_PER_CHUNK:
+        if len(rows) >= ROWS_PER_CHUNK:
             self._flush(kind)
 
     def finish(self) -> list[pa.RecordBatch]:

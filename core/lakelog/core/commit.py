@@ -105,7 +105,7 @@ class CommitAttempt:
     actions: tuple[Action, ...]
     operation: Operation
     engine_info: str
-    reads: Reads = field(default=NOTHING)
+    reads: Reads = NOTHING
     user_metadata: str | None = None
     table_id: str | None = None
     joins: bool = False

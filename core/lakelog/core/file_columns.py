@@ -93,6 +93,8 @@ _REQUIRED: Mapping[str, Sequence[str]] = {
 MISFITS = (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError)
 
 JsonRow: TypeAlias = dict[str, object]
+# Parsed rows that wait as Python objects before they become columns.
+ROWS_PER_CHUNK = 8192
 
 
 class MisfitError(Exception):

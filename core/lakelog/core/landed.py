@@ -15,9 +15,15 @@ import pyarrow.compute as pc
 
 from lakelog.core.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction, parse_commit, parse_line
 from lakelog.core.errors import CorruptLogError
-from lakelog.core.file_columns import FILES_SCHEMA, TOMBSTONES_SCHEMA, JsonRow, MisfitError, rows_to_files, rows_to_tombstones
-
-_ROWS_PER_CHUNK = 8192
+from lakelog.core.file_columns import (
+    FILES_SCHEMA,
+    ROWS_PER_CHUNK,
+    TOMBSTONES_SCHEMA,
+    JsonRow,
+    MisfitError,
+    rows_to_files,
+    rows_to_tombstones,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -176,7 +182,7 @@ class _Files:
     def append(self, kind: str, value: object) -> None:
         rows = self._rows[kind]
         rows.append(cast(JsonRow, value))
-        if len(rows) >= _ROWS_PER_CHUNK:
+        if len(rows) >= ROWS_PER_CHUNK:
             self._flush(kind)
 
     def tables(self) -> tuple[pa.Table, pa.Table]:

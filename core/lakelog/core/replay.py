@@ -18,13 +18,19 @@ import pyarrow.compute as pc
 
 from lakelog.core.actions import Action, DomainMetadata, Metadata, Protocol, SetTransaction, parse_commit, serialize_commit
 from lakelog.core.errors import CorruptLogError, MissingCommitError
-from lakelog.core.file_columns import FILES_SCHEMA, TOMBSTONES_SCHEMA, JsonRow, MisfitError, rows_to_files, rows_to_tombstones
+from lakelog.core.file_columns import (
+    FILES_SCHEMA,
+    ROWS_PER_CHUNK,
+    TOMBSTONES_SCHEMA,
+    JsonRow,
+    MisfitError,
+    rows_to_files,
+    rows_to_tombstones,
+)
 from lakelog.core.records import INT64_MAX, check_json
 
 __all__ = ["FILES_SCHEMA", "TOMBSTONES_SCHEMA", "Fold", "LogState"]
 
-# Parsed rows that wait as Python objects before they become columns.
-_ROWS_PER_CHUNK = 8192
 
 # Tables grow by a chunk per refresh; past this many, or with so few rows, kernels lose more to chunk overhead than a copy costs.
 _MAX_CHUNKS = 64
@@ -127,7 +133,7 @@ class Fold:
                 self._add_line(line, pending)
             except (orjson.JSONDecodeError, CorruptLogError, MisfitError) as error:
                 self._explain(str(error))
-            if len(pending.adds) + len(pending.removes) >= _ROWS_PER_CHUNK:
+            if len(pending.adds) + len(pending.removes) >= ROWS_PER_CHUNK:
                 self._flush()
                 pending = self._pending
                 pending.sources.append((data, source))

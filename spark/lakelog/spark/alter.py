@@ -108,7 +108,7 @@ def alter(context: Context, spark: SparkSession, root: str, changes: Sequence[Ch
             engine_info=context.engine_info,
             reads=altered.reads,
             table_id=snapshot.metadata.id,
-            user_metadata=user_metadata(spark),
+            user_metadata=user_metadata(spark, root),
         )
 
         def landed() -> None:

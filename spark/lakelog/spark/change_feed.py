@@ -26,7 +26,7 @@ from lakelog.core.log_files import LOG_FOLDER, commit_name
 from lakelog.core.snapshot import Snapshot
 from lakelog.core.table_properties import COLUMN_MAPPING_MODE
 from lakelog.spark import reading
-from lakelog.spark.confs import parse_flag, session_conf, session_flag
+from lakelog.spark.confs import PREFIXES, parse_flag, session_conf, session_flag
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.spark.reading import Travel
@@ -196,7 +196,7 @@ class ChangeFeeds:
     def _span(self, spark: SparkSession, newest: Snapshot, start: Boundary, end: Boundary) -> tuple[int, int] | None:
         """First and last version; None for a range without commits."""
         root, latest = newest.root, newest.version
-        lenient = session_flag(spark, OUT_OF_RANGE_CONF, False)
+        lenient = session_flag(spark, root, OUT_OF_RANGE_CONF)
         log = self._context.logs.log(root)
         first = start.version if start.timestamp_ms is None else log.first_version_since(start.timestamp_ms)
         if first is None or first > latest:
@@ -231,18 +231,18 @@ class ChangeFeeds:
         at_end = changes.metadata[-1][1] if changes.metadata else start
         mapped = any(COLUMN_MAPPING_MODE.of(m.configuration, newest.root) != MappingMode.NONE for m in (start, at_end, newest.metadata))
         read = newest
-        if mapped and last < newest.version and self._schema_mode(spark) == _END_VERSION:
+        if mapped and last < newest.version and self._schema_mode(spark, newest.root) == _END_VERSION:
             read = self._context.logs.pinned(newest.root, last).snapshot
         check_schemas(start, changes, read)
         asked = _Range(root=newest.root, first=first, last=last, read_version=read.version)
         return self._hold(asked, changes, read)
 
     @staticmethod
-    def _schema_mode(spark: SparkSession) -> str:
-        mode = (session_conf(spark, SCHEMA_MODE_CONF) or _END_VERSION).lower()
+    def _schema_mode(spark: SparkSession, root: str) -> str:
+        mode = (session_conf(spark, root, SCHEMA_MODE_CONF) or _END_VERSION).lower()
         if mode not in _SCHEMA_MODES:
             raise InvalidOptionError(
-                f"The session conf spark.databricks.delta.{SCHEMA_MODE_CONF} must be endVersion, latest or legacy, not {mode!r}."
+                f"Delta table {root}: the session conf {PREFIXES[0]}{SCHEMA_MODE_CONF} must be endVersion, latest or legacy, not {mode!r}."
             )
         return mode
 

@@ -231,7 +231,7 @@ def _commit(
         engine_info=context.engine_info,
         reads=Reads(whole_table=snapshot is not None),
         table_id=None if snapshot is None else snapshot.metadata.id,
-        user_metadata=user_metadata(spark),
+        user_metadata=user_metadata(spark, root),
     )
     hadoop_root = context.hadoop_root(root)
 

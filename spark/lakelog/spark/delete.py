@@ -58,7 +58,7 @@ def delete(context: Context, spark: SparkSession, root: str, told: str, search: 
                 engine_info=context.engine_info,
                 reads=asked.reading(outcome.reads),
                 table_id=snapshot.metadata.id,
-                user_metadata=user_metadata(spark),
+                user_metadata=user_metadata(spark, root),
             )
 
         def landed() -> None:

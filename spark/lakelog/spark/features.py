@@ -160,7 +160,7 @@ def _commit(context: Context, spark: SparkSession, snapshot: Snapshot, operation
         operation=operation,
         engine_info=context.engine_info,
         table_id=snapshot.metadata.id,
-        user_metadata=user_metadata(spark),
+        user_metadata=user_metadata(spark, snapshot.root),
     )
 
     def landed() -> None:

@@ -52,17 +52,10 @@ class IdempotentWrite:
         Raises:
             InvalidOptionError: one is given without the other, the version is no number, or two spellings of a conf disagree.
         """
-        try:
-            return cls._of(spark, root, request)
-        except InvalidOptionError as error:
-            raise error if root in str(error) else InvalidOptionError(f"Delta table {root}: {error}") from None
-
-    @classmethod
-    def _of(cls, spark: SparkSession, root: str, request: WriteRequest | None) -> IdempotentWrite:
         app_id, version = (None, None) if request is None else (request.txn_app_id, request.txn_version)
         where, from_session = "write option", False
         if app_id is None and version is None:
-            app_id, version = session_conf(spark, _CONF_APP_ID), session_conf(spark, _CONF_VERSION)
+            app_id, version = session_conf(spark, root, _CONF_APP_ID), session_conf(spark, root, _CONF_VERSION)
             where, from_session = "session conf", True
         if app_id is None and version is None:
             return cls(root=root, app_id=None, version=0, from_session=False)
@@ -78,7 +71,7 @@ class IdempotentWrite:
             raise InvalidOptionError(
                 f"Delta table {root}: the {where} txnVersion must be a whole number from 0 to {_NUMBERS[-1]}, not {version!r}."
             )
-        auto_reset = from_session and session_flag(spark, _CONF_AUTO_RESET, default=False)
+        auto_reset = from_session and bool(session_flag(spark, root, _CONF_AUTO_RESET))
         return cls(root=root, app_id=app_id, version=int(version), from_session=from_session, auto_reset=auto_reset)
 
     def is_done(self, snapshot: Snapshot) -> bool:

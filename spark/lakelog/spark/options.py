@@ -114,14 +114,6 @@ class WriteRequest:
             UnsupportedOperationError: an option that this lakelog does not implement; names it.
             InvalidOptionError: an option whose value makes no sense, or options that contradict each other.
         """
-        try:
-            return cls._parsed(spark, root, mode, options)
-        except InvalidOptionError as error:
-            # Of a session's conf it is not told which table it was for.
-            raise error if root in str(error) else InvalidOptionError(f"Delta table {root}: {error}") from None
-
-    @classmethod
-    def _parsed(cls, spark: SparkSession, root: str, mode: str, options: Mapping[str, str]) -> WriteRequest:
         table = f"Delta table {root}: the write option"
         limit = options.get("maxrecordsperfile")
         if limit is not None and re.fullmatch("-?[0-9]{1,18}", limit, re.ASCII) is None:
@@ -137,19 +129,17 @@ class WriteRequest:
         _warn_of_unknown(root, options)
         merge = _flag(options, "mergeSchema", table)
         optimize = _flag(options, "optimizeWrite", table)
-        if optimize is None and session_conf(spark, "optimizeWrite.enabled") is not None:
-            optimize = session_flag(spark, "optimizeWrite.enabled", default=False)
         return cls(
             root=root,
             mode=mode,
             replacement=_replacement(spark, root, mode, options),
             partition_by=_columns(options, "__partition_columns"),
             cluster_by=_columns(options, "__clustering_columns"),
-            merge_schema=session_flag(spark, "schema.autoMerge.enabled", default=False) if merge is None else merge,
+            merge_schema=bool(session_flag(spark, root, "schema.autoMerge.enabled") if merge is None else merge),
             overwrite_schema=bool(_flag(options, "overwriteSchema", table)),
             data_change=_flag(options, "dataChange", table) is not False,
-            optimize_write=optimize,
-            optimized_bytes=_bytes(session_conf(spark, "optimizeWrite.binSize")),
+            optimize_write=session_flag(spark, root, "optimizeWrite.enabled") if optimize is None else optimize,
+            optimized_bytes=_bytes(session_conf(spark, root, "optimizeWrite.binSize"), root),
             user_metadata=options.get("usermetadata"),
             txn_app_id=options.get("txnappid"),
             txn_version=options.get("txnversion"),
@@ -183,7 +173,7 @@ def _replacement(spark: SparkSession, root: str, mode: str, options: Mapping[str
         kind, text = given[0], options[given[0].lower()]
         if not text.strip():
             raise InvalidOptionError(f"{table} {kind} is empty. Say which rows are replaced, or leave it out to replace the whole table.")
-        checked = kind is not Kind.WHERE or session_flag(spark, "replaceWhere.constraintCheck.enabled", default=True)
+        checked = kind is not Kind.WHERE or session_flag(spark, root, "replaceWhere.constraintCheck.enabled") is not False
         return Replacement(kind=kind, text=text, target_alias=options.get("targetalias"), checked=checked)
     if null_intolerant is not None and not dynamic:
         raise InvalidOptionError(
@@ -202,13 +192,15 @@ def _columns(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     return None if columns is None else tuple(_unquoted(column) for column in orjson.loads(columns))
 
 
-def _bytes(text: str | None) -> int:
+def _bytes(text: str | None, root: str) -> int:
     """A size such as ``512m``, as Spark's confs take it; a plain number is megabytes, as in delta-spark."""
     if text is None:
         return _OPTIMIZED_BYTES
     found = _BYTES.fullmatch(text.strip().lower())
     if found is None or int(found[1]) == 0:
-        raise InvalidOptionError(f"The session conf {PREFIXES[0]}optimizeWrite.binSize must be a size such as 512m, not {text!r}.")
+        raise InvalidOptionError(
+            f"Delta table {root}: the session conf {PREFIXES[0]}optimizeWrite.binSize must be a size such as 512m, not {text!r}."
+        )
     return int(found[1]) << 10 * ("bkmgt".index(found[2]) if found[2] else 2)
 
 
@@ -231,11 +223,11 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if len(name) > 2 and name[0] == name[-1] == "`" else name
 
 
-def user_metadata(spark: SparkSession, request: WriteRequest | None = None) -> str | None:
+def user_metadata(spark: SparkSession, root: str, request: WriteRequest | None = None) -> str | None:
     """The commit's free text: the write's option, else the session's conf."""
     if request is not None and request.user_metadata is not None:
         return request.user_metadata
-    return session_conf(spark, "commitInfo.userMetadata")
+    return session_conf(spark, root, "commitInfo.userMetadata")
 
 
 def default_properties(settings: Mapping[str, str]) -> dict[str, str]:

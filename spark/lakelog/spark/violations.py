@@ -12,8 +12,9 @@ from typing import TypeAlias, cast
 import orjson
 from pyspark.sql import DataFrame
 
-from lakelog.core.constraints import Constraint, Path, quoted
+from lakelog.core.constraints import Constraint, Path
 from lakelog.core.errors import ConstraintViolationError
+from lakelog.core.schema_changes import quoted
 from lakelog.spark import jvm
 from lakelog.spark.checks import MARK, shown_columns
 from lakelog.spark.identity import overflow
@@ -83,7 +84,7 @@ def _said(constraint: Constraint, rows: Sequence[_Row], root: str) -> str:
         case _:
             return (
                 f"CHECK constraint {name} {_line(expression)} violated by row with values:{values}{nothing}Correct or filter such rows, "
-                f"or drop the constraint: ALTER TABLE delta.`{root}` DROP CONSTRAINT {quoted(name) if not name.isidentifier() else name}."
+                f"or drop the constraint: ALTER TABLE delta.`{root}` DROP CONSTRAINT {quoted(name)}."
             )
 
 

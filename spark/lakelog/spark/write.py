@@ -278,9 +278,10 @@ def _rows_must_match(request: WriteRequest, target: _Target) -> tuple[Constraint
     replacement = request.replacement
     if replacement is None or replacement.kind is not Kind.WHERE or not replacement.checked:
         return ()
-    # Resolved it names columns without the table's alias, which the new rows do not have.
-    aliased = replacement.target_alias is not None and target.predicated is not None
-    expression = target.predicated.condition.sql if aliased and target.predicated is not None else replacement.text
+    expression = replacement.text
+    if replacement.target_alias is not None and target.predicated is not None:
+        # Resolved it names columns without the table's alias, which the new rows do not have.
+        expression = target.predicated.condition.sql
     return (Constraint(name="replaceWhere", expression=expression, kind="replaceWhere"),)
 
 
@@ -351,7 +352,7 @@ def _attempt(
         engine_info=context.engine_info,
         reads=asked.reading(reads),
         table_id=None if held is None else held.snapshot.metadata.id,
-        user_metadata=user_metadata(spark, request),
+        user_metadata=user_metadata(spark, request.root, request),
         joins=request.mode == "Append",
         keeps_row_ids=request.data_change and (removal is None or not removal.added),
     )
