@@ -12,6 +12,7 @@ from lakelog.core.actions import RemoveFile
 from lakelog.core.errors import LakelogError, UnknownSchemeError
 from lakelog.core.log_files import checkpoint_name, commit_name
 from lakelog.storage.data_files import delete_files
+from lakelog.storage.file_access import FileAccess
 from lakelog.storage.local import LocalLogStore
 from lakelog.storage.table_log import TableLog
 from lakelog.storage.testing.memory import MemoryLogStore
@@ -87,5 +88,5 @@ def test_data_files_are_deleted_by_whole_local_uris_alone(uri: str, tmp_path: Pa
     victim = tmp_path / "x"
     victim.write_bytes(b"x")
     with pytest.raises(UnknownSchemeError):
-        delete_files([f"file://{victim}", uri])
+        delete_files(FileAccess(kind="file"), LocalLogStore(), [f"file://{victim}", uri])
     assert victim.exists()

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from lakelog.core.errors import StoreConfigurationError, UnknownSchemeError
-from lakelog.storage import configure, log_store_for
+from lakelog.storage import configure, log_store_for, registry
 from lakelog.storage.local import LocalLogStore
 from lakelog.storage.log_store import LogStore
-from lakelog.storage.registry import SCHEMES, SHORT_NAMES, scheme_of
+from lakelog.storage.registry import SCHEMES, SHORT_NAMES, options_for, scheme_of, store_name_for
 from lakelog.storage.testing.memory import MemoryLogStore
 
 OWN = f"{__name__}.OwnStore"
@@ -78,7 +78,7 @@ def test_an_unknown_scheme_is_refused_with_the_remedy(path: str) -> None:
     assert "lakelog.storage.configure" in message
 
 
-@pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"file"}))
+@pytest.mark.parametrize("scheme", sorted(scheme for scheme, name in SCHEMES.items() if SHORT_NAMES[name].location is None))
 def test_a_store_of_a_later_release_is_refused_by_name(scheme: str) -> None:
     with pytest.raises(UnknownSchemeError, match=f"'{SCHEMES[scheme]}' for '{scheme}' comes with a later release"):
         log_store_for(f"{scheme}://bucket/t")
@@ -155,8 +155,64 @@ def test_delta_sparks_classes_for_local_paths_are_our_local_store(key: str, jvm_
     ],
 )
 def test_delta_sparks_classes_have_twins(jvm_class: str, scheme: str, name: str) -> None:
-    with pytest.raises(UnknownSchemeError, match=f"'{name}' for '{scheme}' comes with a later release"):
-        log_store_for(f"{scheme}://bucket/t", {f"spark.delta.logStore.{scheme}.impl": jvm_class})
+    assert store_name_for(f"{scheme}://bucket/t", {f"spark.delta.logStore.{scheme}.impl": jvm_class}) == name
+
+
+def test_the_class_that_loses_commits_is_understood_with_a_warning_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_warned", set())
+    key = "spark.delta.logStore.s3a.impl"
+    for _ in range(2):
+        assert store_name_for("s3a://bucket/t", {key: "io.delta.storage.S3SingleDriverLogStore"}) == "s3"
+    (record,) = caplog.records
+    assert key in record.getMessage()
+    assert "commits are lost" in record.getMessage()
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/t", "s3a://bucket/t", "S3N://bucket/t"])
+def test_the_spellings_of_s3_share_their_settings(path: str, configured: Callable[..., None]) -> None:
+    configured({"s3": {"logstore.class": OWN, "a": "1"}, "s3a": {"b": "2"}})
+    assert own_options(log_store_for(path, {"spark.lakelog.s3n.c": "3"})) == {"a": "1", "b": "2", "c": "3"}
+
+
+def test_the_spellings_of_s3_must_not_disagree(configured: Callable[..., None]) -> None:
+    configured({"s3": {"logstore.class": OWN, "region": "eu-west-1"}})
+    with pytest.raises(StoreConfigurationError, match=r"disagree on region.*'eu-west-1'.*'us-east-1'"):
+        log_store_for("s3a://bucket/t", {"spark.lakelog.s3a.region": "us-east-1"})
+
+
+@pytest.mark.parametrize("key", ["key", "secret", "token", "endpoint_url", "fs.s3a.session.token"])
+def test_a_disagreement_shows_no_secret(key: str, configured: Callable[..., None]) -> None:
+    configured({"s3": {key: "planted-one"}})
+    with pytest.raises(StoreConfigurationError, match=f"disagree on {key}") as raised:
+        log_store_for("s3a://bucket/t", {f"spark.lakelog.s3a.{key}": "planted-two"})
+    assert "planted" not in str(raised.value)
+
+
+def test_the_stores_of_s3_get_hadoops_and_delta_sparks_keys() -> None:
+    settings = {
+        "spark.hadoop.fs.s3a.access.key": "from the start",
+        "fs.s3a.access.key": "as it is now",
+        "spark.hadoop.fs.s3a.endpoint": "http://localhost:9000",
+        "spark.io.delta.storage.S3DynamoDBLogStore.ddb.tableName": "log",
+        "spark.hadoop.fs.azure.x": "1",
+        "spark.sql.x": "2",
+    }
+    assert options_for("s3://bucket/t", settings) == {
+        "fs.s3a.access.key": "as it is now",
+        "fs.s3a.endpoint": "http://localhost:9000",
+        "io.delta.storage.S3DynamoDBLogStore.ddb.tableName": "log",
+    }
+    assert options_for("/tmp/t", settings) == {}
+    own = log_store_for("s3://bucket/t", {**settings, "spark.lakelog.s3.logstore.class": OWN})
+    assert own_options(own) == {}, "a class of the user's own takes the options that were given to it"
+
+
+def test_delta_sparks_two_spellings_of_a_dynamodb_key_must_not_disagree() -> None:
+    key = "io.delta.storage.S3DynamoDBLogStore.ddb.region"
+    with pytest.raises(StoreConfigurationError, match=r"ddb\.region say two things"):
+        options_for("s3://bucket/t", {key: "a", f"spark.{key}": "b"})
 
 
 @pytest.mark.parametrize("jvm_class", ["io.delta.storage.GCSLogStore", "com.example.LocalLogStore", "LocalLogStore"])

@@ -90,8 +90,8 @@ def write(
     """
     layout = _Layout.of(metadata, protocol)
     files = _run(context, spark, root, root, layout, frame, options, description)
-    with written_files([file.uri for file in files]):
-        footers = read_footers(spark, [file.uri for file in files])
+    with written_files(context, [file.uri for file in files]):
+        footers = read_footers(spark, context.access(root), [file.uri for file in files])
         indexed = layout.indexed(TableProperties(metadata.configuration))
         adds, kept = [], []
         for file, footer in zip(files, footers, strict=True):
@@ -109,7 +109,7 @@ def write(
                 )
             )
             kept.append((file.uri, footer))
-    discard([file.uri for file, footer in zip(files, footers, strict=True) if footer.num_rows == 0])
+    discard(context, [file.uri for file, footer in zip(files, footers, strict=True) if footer.num_rows == 0])
     return NewFiles(
         adds=tuple(adds),
         uris=tuple(uri for uri, _ in kept),
@@ -143,8 +143,8 @@ def write_change_files(
     layout = _Layout.of(metadata, protocol, StructField(CHANGE_TYPE, PrimitiveType("string")))
     folder = f"{root.rstrip('/')}/{CHANGE_DATA_FOLDER}"
     files = _run(context, spark, root, folder, layout, frame, options, description)
-    with written_files([file.uri for file in files]):
-        footers = read_footers(spark, [file.uri for file in files])
+    with written_files(context, [file.uri for file in files]):
+        footers = read_footers(spark, context.access(root), [file.uri for file in files])
         kept = [file for file, footer in zip(files, footers, strict=True) if footer.num_rows]
         changes = [
             AddCDCFile(
@@ -155,7 +155,7 @@ def write_change_files(
             )
             for file in kept
         ]
-    discard([file.uri for file, footer in zip(files, footers, strict=True) if footer.num_rows == 0])
+    discard(context, [file.uri for file, footer in zip(files, footers, strict=True) if footer.num_rows == 0])
     return tuple(changes), tuple(file.uri for file in kept)
 
 

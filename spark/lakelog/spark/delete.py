@@ -49,7 +49,7 @@ def delete(context: Context, spark: SparkSession, root: str, told: str, search: 
         # An idempotent DELETE is remembered also where nothing matched: run again it must not find what came later.
         if not outcome.removed.any() and asked.app_id is None:
             return 0
-        with written_files(outcome.written):
+        with written_files(context, outcome.written):
             now = context.environment.now_ms()
             attempt = CommitAttempt(
                 read_version=snapshot.version,

@@ -166,9 +166,9 @@ def _by_rows(context: Context, spark: SparkSession, held: HeldSnapshot, conditio
     files = data_files.write(
         context, spark, snapshot.root, jvm.frame_from(kept, spark), snapshot.metadata, options, writing, protocol=snapshot.protocol
     )
-    with written_files(files.uris):
+    with written_files(context, files.uris):
         changes, change_uris = _changes(context, spark, held, search, positions, whole | rewrite, name)
-    with written_files((*files.uris, *change_uris)):
+    with written_files(context, (*files.uris, *change_uris)):
         total = listing.row_counts(snapshot)[rewrite]
         metrics = {
             "numAddedFiles": len(files.adds),

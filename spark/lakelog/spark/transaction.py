@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from lakelog.core.commit import CommitAttempt
-from lakelog.core.errors import CommitOutcomeUnknown, LakelogError, TransactionActiveError
+from lakelog.core.errors import CommitOutcomeUnknown, LakelogError, StorageError, TransactionActiveError
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.storage.data_files import delete_files
@@ -43,12 +43,12 @@ def nested(operation: str, outer: str) -> TransactionActiveError:
 
 
 @contextmanager
-def written_files(uris: Sequence[str]) -> Iterator[None]:
+def written_files(context: Context, uris: Sequence[str]) -> Iterator[None]:
     """Data files that no commit was tried for yet: any failure inside removes them."""
     try:
         yield
     except BaseException:
-        discard(uris)
+        discard(context, uris)
         raise
 
 
@@ -67,24 +67,24 @@ def commit(context: Context, root: str, attempt: CommitAttempt, written: Sequenc
     try:
         result = context.logs.log(root).commit(attempt)
     except CommitOutcomeUnknown as unknown:
-        raise _settling(unknown, written, landed) from unknown.__cause__
+        raise _settling(context, unknown, written, landed) from unknown.__cause__
     except (LakelogError, OSError):
         # What a table log raises beside the unknown outcome says that nothing was committed. Of an interrupt or a bug nothing is known.
-        discard(written)
+        discard(context, written)
         raise
     return context.logs.hold(result.snapshot)
 
 
-def _settling(unknown: CommitOutcomeUnknown, written: Sequence[str], landed: Callable[[], None]) -> CommitOutcomeUnknown:
+def _settling(context: Context, unknown: CommitOutcomeUnknown, written: Sequence[str], landed: Callable[[], None]) -> CommitOutcomeUnknown:
     """The error with a ``resolve()`` that removes the written files once it is known that no version names them."""
 
     def settle() -> int | None:
         try:
             version = unknown.resolve()
         except CommitOutcomeUnknown as still:
-            raise _settling(still, written, landed) from still.__cause__
+            raise _settling(context, still, written, landed) from still.__cause__
         if version is None:
-            discard(written)
+            discard(context, written)
         else:
             landed()
         return version
@@ -92,9 +92,11 @@ def _settling(unknown: CommitOutcomeUnknown, written: Sequence[str], landed: Cal
     return CommitOutcomeUnknown(str(unknown), version=unknown.version, txn_id=unknown.txn_id, settle=settle)
 
 
-def discard(uris: Sequence[str]) -> None:
+def discard(context: Context, uris: Sequence[str]) -> None:
     """Delete files that no version names. Best effort: what stays is garbage that no reader sees."""
+    if not uris:
+        return
     try:
-        delete_files(uris)
-    except OSError as error:
+        delete_files(context.access(uris[0]), context.store(uris[0]), uris)
+    except (OSError, StorageError) as error:
         _log.warning("could not delete %d unused data files: %s", len(uris), error)

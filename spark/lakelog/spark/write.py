@@ -115,7 +115,7 @@ def save(context: Context, spark: SparkSession, request: WriteRequest, frame: Da
         alias = jvm.frame_alias(frame) if request.replacement is not None and request.replacement.kind is Kind.ON else None
         target = _target(context, spark, request, held, given, alias)
         files = _write(context, spark, request, target, frame, given)
-        with written_files(files.uris):
+        with written_files(context, files.uris):
             attempt = _attempt(context, spark, request, asked, target, files, reads_itself=reads_itself)
         if held is not None and not attempt.actions:
             return held
@@ -246,7 +246,7 @@ def _write(context: Context, spark: SparkSession, request: WriteRequest, target:
     options = parquet_options(metadata.configuration, request.writer_options)
     written = data_files.write(context, spark, root, rows, metadata, options, name, protocol=protocol, data_change=request.data_change)
     uris = written.uris
-    with written_files(uris):
+    with written_files(context, uris):
         metrics = {"numFiles": len(written.adds), "numOutputRows": written.rows, "numOutputBytes": written.bytes}
         metadata = advanced(metadata, protocol, update.plans, written.footers, table=root) or metadata
         removal = _removal(context, spark, request, target, written.adds, name)
@@ -254,7 +254,7 @@ def _write(context: Context, spark: SparkSession, request: WriteRequest, target:
         return _Files(adds=written.adds, changes=(), removal=None, metadata=metadata, uris=uris, metrics=metrics)
     uris = (*uris, *removal.written)
     changes = removal.changes
-    with written_files(uris):
+    with written_files(context, uris):
         if removal.changes and target.base is not None:
             # One change file in a commit makes readers of the feed look at no other file, so that the new rows must be there too.
             new = frame_of(context, spark, with_files(context, target.base.snapshot, protocol, metadata, written.adds))
@@ -262,7 +262,7 @@ def _write(context: Context, spark: SparkSession, request: WriteRequest, target:
             writing = f"{name}: write the new rows as change data"
             more, more_uris = data_files.write_change_files(context, spark, root, inserted, metadata, options, writing, protocol=protocol)
             changes, uris = (*changes, *more), (*uris, *more_uris)
-    with written_files(uris):
+    with written_files(context, uris):
         kept = tuple(replace(add, data_change=request.data_change) for add in removal.added)
         told = ("numRemovedFiles", "numRemovedBytes", "numCopiedRows", "numDeletedRows")
         metrics |= {key: removal.metrics[key] for key in told[: 2 if target.kind is Kind.ALL else 4] if key in removal.metrics}

@@ -8,12 +8,17 @@ options and gives a ``LogStore``. They come from three places:
     [spark.]delta.logStore.<scheme>.impl                      delta-spark's own key, for its classes that have a twin here
 
 Two that name different stores, or give one option two values, are an error, and nothing falls back to a weaker store. A path without
-a scheme is of scheme ``file``. Modules are imported when a path first asks for them, so nobody needs what another store needs.
+a scheme is of scheme ``file``. ``s3``, ``s3a`` and ``s3n`` are spellings of one filesystem, so what is set for one holds for all.
+Modules are imported when a path first asks for them, so nobody needs what another store needs.
+
+The stores of S3 are also given, under their own names, Hadoop's keys (``fs.s3a.*``, in Spark's conf ``spark.hadoop.fs.s3a.*``) and
+those of delta-spark's DynamoDB store (``[spark.]io.delta.storage.S3DynamoDBLogStore.*``).
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -23,7 +28,20 @@ from types import MappingProxyType
 from lakelog.core.errors import LakelogError, StoreConfigurationError, UnknownSchemeError
 from lakelog.storage.log_store import LogStore
 
-__all__ = ["SCHEMES", "SHORT_NAMES", "BuiltInStore", "configure", "log_store_for", "scheme_of"]
+__all__ = [
+    "SCHEMES",
+    "SHORT_NAMES",
+    "BuiltInStore",
+    "configure",
+    "family_of",
+    "log_store_for",
+    "options_for",
+    "scheme_of",
+    "store_name_for",
+]
+
+_LOGGER = logging.getLogger(__name__)
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +63,8 @@ SHORT_NAMES: Mapping[str, BuiltInStore] = MappingProxyType(
     {
         "local": BuiltInStore(location="lakelog.storage.local.LocalLogStore", schemes=frozenset({"file"})),
         "hdfs": BuiltInStore(location=None, schemes=frozenset({"hdfs", "viewfs", "webhdfs"})),
-        "s3": BuiltInStore(location=None, schemes=frozenset({"s3", "s3a"}), extra="s3"),
-        "dynamodb": BuiltInStore(location=None, schemes=frozenset({"s3", "s3a"}), extra="s3"),
+        "s3": BuiltInStore(location="lakelog.storage.s3.S3LogStore", schemes=_S3_SCHEMES, extra="s3"),
+        "dynamodb": BuiltInStore(location="lakelog.storage.dynamodb.DynamoDBLogStore", schemes=_S3_SCHEMES, extra="s3"),
         "azure": BuiltInStore(location=None, schemes=frozenset({"abfs", "abfss", "az", "wasb", "wasbs"}), extra="azure"),
     }
 )
@@ -90,24 +108,48 @@ def log_store_for(path: str, settings: Mapping[str, str] = MappingProxyType({}))
         UnknownSchemeError: nothing serves the scheme, or its store is not part of this release.
         StoreConfigurationError: settings disagree, or name what cannot be imported or is no store.
     """
+    request = _requested(path, settings)
+    return _make(request, path)
+
+
+def options_for(path: str, settings: Mapping[str, str] = MappingProxyType({})) -> Mapping[str, object]:
+    """The options that the path's store is made with. Arguments and errors are those of `log_store_for`."""
+    return dict(_requested(path, settings).options)
+
+
+def store_name_for(path: str, settings: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The short name or the class of the path's store. Arguments and errors are those of `log_store_for`."""
+    return str(_requested(path, settings).location)
+
+
+def family_of(scheme: str) -> str:
+    """What spellings of one filesystem's scheme have in common: ``s3`` for ``s3a``."""
+    return "s3" if scheme.lower() in _S3_SCHEMES else scheme.lower()
+
+
+def _requested(path: str, settings: Mapping[str, str]) -> _Request:
     scheme = scheme_of(path)
     request = _Request(scheme)
     with _configured_lock:
-        configured = _configured.get(scheme, {})
-    for key, value in configured.items():
-        request.add(f"lakelog.storage.configure({{{scheme!r}: {{{key!r}: ...}}}})", key, value)
+        configured = {name: entries for name, entries in _configured.items() if family_of(name) == family_of(scheme)}
+    for name, entries in configured.items():
+        for key, value in entries.items():
+            request.add(f"lakelog.storage.configure({{{name!r}: {{{key!r}: ...}}}})", key, value)
     for key, value in settings.items():
         _add_conf(request, key, value)
     if request.location is None:
-        name = SCHEMES.get(scheme)
-        if name is None:
+        short = SCHEMES.get(scheme)
+        if short is None:
             raise UnknownSchemeError(
                 f"No LogStore serves the scheme {scheme!r} of {path!r}; lakelog has one for {', '.join(sorted(SCHEMES))}. "
                 f"Name a class of your own in spark.lakelog.{scheme}.logstore.class, "
                 f"or by lakelog.storage.configure({{{scheme!r}: {{'{_CLASS}': ...}}}})."
             )
-        request.add(f"the scheme {scheme!r}", _CLASS, name)
-    return _make(request, path)
+        request.add(f"the scheme {scheme!r}", _CLASS, short)
+    if request.location in ("s3", "dynamodb"):
+        for key, value in _foreign_options(settings).items():
+            request.options.setdefault(key, value)
+    return request
 
 
 def scheme_of(path: str) -> str:
@@ -120,6 +162,9 @@ _CLASS = "logstore.class"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _PATH_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _LAKELOG_KEY = re.compile(r"spark\.lakelog\.([^.]+)\.(.+)")
+_HADOOP_KEY = re.compile(r"(spark\.hadoop\.)?(fs\.s3[an]?\..+)")
+_DYNAMODB_KEY = re.compile(r"(?:spark\.)?(io\.delta\.storage\.S3DynamoDBLogStore\..+)")
+_SECRET = re.compile(r"key|secret|token|password|credential", re.IGNORECASE)
 _DELTA_KEY = re.compile(r"(?:spark\.)?delta\.logStore\.([^.]+)\.impl")
 _DELTA_CLASS_KEY = re.compile(r"(?:spark\.)?delta\.logStore\.class")
 _DELTA_PACKAGES = ("io.delta.storage.", "org.apache.spark.sql.delta.storage.")
@@ -133,6 +178,9 @@ _DELTA_TWINS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_SINGLE_DRIVER = "S3SingleDriverLogStore"
+
+_warned: set[str] = set()
 _configured: dict[str, dict[str, object]] = {}
 _configured_lock = threading.Lock()
 
@@ -154,9 +202,11 @@ class _Request:
         """
         known = self.location if key == _CLASS else self.options.get(key)
         if key in self.said_by and known != value:
+            hidden = key != _CLASS and (_SECRET.search(key) is not None or "endpoint" in key)
+            first, second = (" says one thing", " another") if hidden else (f" says {known!r}", f" says {value!r}")
             raise StoreConfigurationError(
-                f"Two settings for paths of scheme {self.scheme!r} disagree on {key}: {self.said_by[key]} says {known!r}, "
-                f"{where} says {value!r}. Remove one."
+                f"Two settings for paths of scheme {self.scheme!r} disagree on {key}: {self.said_by[key]}{first}, "
+                f"{where}{second}. Remove one."
             )
         self.said_by.setdefault(key, where)
         if key == _CLASS:
@@ -166,15 +216,31 @@ class _Request:
 
 
 def _add_conf(request: _Request, key: str, value: str) -> None:
-    if (ours := _LAKELOG_KEY.fullmatch(key)) and ours[1].lower() == request.scheme:
+    family = family_of(request.scheme)
+    if (ours := _LAKELOG_KEY.fullmatch(key)) and family_of(ours[1]) == family:
         request.add(key, ours[2], value)
-    elif (theirs := _DELTA_KEY.fullmatch(key)) and theirs[1].lower() == request.scheme:
+    elif (theirs := _DELTA_KEY.fullmatch(key)) and family_of(theirs[1]) == family:
         request.add(key, _CLASS, _twin(key, value, request.scheme))
     elif _DELTA_CLASS_KEY.fullmatch(key):
         raise StoreConfigurationError(
             f"{key} sets one LogStore for every filesystem, which lakelog does not do. "
             f"Set spark.lakelog.{request.scheme}.{_CLASS} for the scheme you need, and remove {key}."
         )
+
+
+def _foreign_options(settings: Mapping[str, str]) -> dict[str, object]:
+    """What Hadoop and delta-spark's DynamoDB store are told, under their own names."""
+    found: dict[str, object] = {}
+    for key, value in settings.items():
+        if hadoop := _HADOOP_KEY.fullmatch(key):
+            # Spark copies its conf into Hadoop's when it starts; what Hadoop's says now counts.
+            if hadoop[1] is None:
+                found[hadoop[2]] = value
+            else:
+                found.setdefault(hadoop[2], value)
+        elif (theirs := _DYNAMODB_KEY.fullmatch(key)) and found.setdefault(theirs[1], value) != value:
+            raise StoreConfigurationError(f"{theirs[1]} and spark.{theirs[1]} say two things. Remove one.")
+    return found
 
 
 def _twin(key: str, jvm_class: str, scheme: str) -> str:
@@ -184,6 +250,15 @@ def _twin(key: str, jvm_class: str, scheme: str) -> str:
         if name == "hdfs" and scheme == "file":
             # delta-spark's own choice for local tables, and no other class of its excludes more there.
             return "local"
+        if jvm_class.removeprefix(package) == _SINGLE_DRIVER and jvm_class not in _warned:
+            _warned.add(jvm_class)
+            _LOGGER.warning(
+                "%s names %s, whose writers overwrite each other's commits. lakelog's store for S3 excludes other writers by "
+                "conditional puts, which that class does not make: as long as another program writes the table by it, commits are lost. "
+                "Let every writer use conditional puts.",
+                key,
+                jvm_class,
+            )
         if name is not None:
             return name
     raise StoreConfigurationError(
