@@ -1,0 +1,428 @@
+"""What the options of an S3 store are called, and which of several names for one thing counts.
+
+Three levels; the first that says a thing decides it, and two names of one level that disagree are an error:
+
+    1. fsspec's and boto3's own names      key, secret, token, endpoint_url, region, profile, anon, role_arn, client_kwargs, ...
+    2. Hadoop's                            fs.s3a.*; fs.s3a.bucket.<bucket>.* stands in for the key without the bucket
+    3. environment variables               AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION, AWS_DEFAULT_REGION
+
+Who asks (keys, profile, anonymous) is one thing: a key of one level is never joined to the secret of another. Where nothing is said, the
+AWS SDK looks by itself: environment variables, the shared files, a web identity, the container, the machine.
+
+Unknown names are an error, except Hadoop's ``fs.s3a.*``, most of which say nothing to lakelog, and what tunes fsspec's own caches.
+No message holds a value, since a secret may have been given under a wrong name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import urlsplit
+
+from lakelog.core.errors import StoreConfigurationError
+
+__all__ = ["STORE_OPTIONS", "Attribute", "as_bool", "translate"]
+
+Attribute = str
+"""The name of an attribute of ``S3Settings``, or ``access_key``, ``secret_key``, ``session_token``."""
+
+STORE_OPTIONS = frozenset({"allow_dynamodb_writers"})
+"""Options of the LogStore and not of the connection; `translate` passes them over."""
+
+_NAMES: Mapping[str, Attribute] = {
+    "key": "access_key",
+    "access_key": "access_key",
+    "aws_access_key_id": "access_key",
+    "secret": "secret_key",
+    "secret_key": "secret_key",
+    "aws_secret_access_key": "secret_key",
+    "token": "session_token",
+    "session_token": "session_token",
+    "aws_session_token": "session_token",
+    "endpoint_url": "endpoint_url",
+    "endpoint": "endpoint_url",
+    "region": "region",
+    "region_name": "region",
+    "profile": "profile",
+    "profile_name": "profile",
+    "anon": "anonymous",
+    "anonymous": "anonymous",
+    "role_arn": "role_arn",
+    "role_session_name": "role_session_name",
+    "session_name": "role_session_name",
+    "external_id": "external_id",
+    "sts_endpoint_url": "sts_endpoint_url",
+    "addressing_style": "addressing_style",
+    "use_ssl": "use_ssl",
+    "verify": "verify",
+    "connect_timeout": "connect_timeout_s",
+    "read_timeout": "read_timeout_s",
+}
+_DICTS = ("client_kwargs", "config_kwargs")
+_CONFIG_PASSED_ON = frozenset({"max_pool_connections", "proxies", "proxies_config", "tcp_keepalive", "user_agent_extra", "client_cert"})
+# They tune what fsspec keeps in memory, of which nothing is used.
+_FSSPEC_TUNING = frozenset(
+    {
+        "asynchronous",
+        "batch_size",
+        "cache_regions",
+        "default_block_size",
+        "default_cache_type",
+        "default_fill_cache",
+        "fixed_upload_size",
+        "listings_expiry_time",
+        "loop",
+        "max_concurrency",
+        "max_paths",
+        "skip_instance_cache",
+        "use_listings_cache",
+    }
+)
+# The options of the DynamoDB store, which reads them itself.
+_DYNAMODB = ("io.delta.storage.", "ddb.", "dynamodb.", "dynamodb_")
+
+_S3A = "fs.s3a."
+# What core-default.xml of Hadoop says where nobody has said anything.
+_HADOOP_DEFAULTS: Mapping[str, frozenset[str]] = {
+    "endpoint": frozenset({"", "s3.amazonaws.com"}),
+    "endpoint.region": frozenset({"", "sdk"}),
+    "path.style.access": frozenset({"false"}),
+    "connection.ssl.enabled": frozenset({"true"}),
+    "connection.timeout": frozenset({"200s", "200000", "200000ms"}),
+    "connection.establish.timeout": frozenset({"30s", "30000", "30000ms", "5000"}),
+}
+_ANONYMOUS = frozenset({"AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"})
+_SIMPLE = frozenset({"SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider", "BasicAWSCredentialsProvider"})
+_PROFILE = frozenset({"ProfileAWSCredentialsProvider", "ProfileCredentialsProvider"})
+_ROLE = frozenset({"AssumedRoleCredentialProvider"})
+_CHAIN = frozenset(
+    {
+        "ContainerCredentialsProvider",
+        "DefaultAWSCredentialsProviderChain",
+        "DefaultCredentialsProvider",
+        "EC2ContainerCredentialsProviderWrapper",
+        "EnvironmentVariableCredentialsProvider",
+        "IAMInstanceCredentialsProvider",
+        "InstanceProfileCredentialsProvider",
+        "SharedInstanceProfileCredentialsProvider",
+        "WebIdentityTokenCredentialsProvider",
+        "WebIdentityTokenFileCredentialsProvider",
+    }
+)
+_AWS_REGION = re.compile(r"(?:^|\.)s3(?:express-[a-z0-9-]+)?(?:[.-](?:fips|dualstack))*[.-]([a-z]{2}(?:-[a-z]+)+-\d)\.")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_IDENTITY = ("access_key", "secret_key", "session_token", "profile", "anonymous")
+_ROLE_PARTS = ("role_arn", "role_session_name", "external_id", "sts_endpoint_url")
+
+
+def translate(options: Mapping[str, object], *, bucket: str | None, environ: Mapping[str, str]) -> dict[Attribute, object]:
+    """The attributes that the options and the environment say, each of its type; of what nobody says, nothing.
+
+    Args:
+        options: by name, see the module.
+        bucket: whose ``fs.s3a.bucket.<bucket>.*`` keys count.
+        environ: environment variables.
+
+    Raises:
+        StoreConfigurationError: an unknown name, a value that makes no sense, or two names that disagree.
+    """
+    own, passed_on = _own_names(options)
+    levels = [own, _hadoop_names(options, bucket, needs_identity=not _says(own, _IDENTITY)), _environment_names(environ)]
+    chosen: dict[Attribute, object] = {}
+    identity = next((level for level in levels if _says(level, _IDENTITY)), {})
+    chosen.update({part: identity[part] for part in _IDENTITY if part in identity})
+    role = next((level for level in levels if "role_arn" in level), {})
+    if not (identity.get("anonymous") and role is not identity):
+        chosen.update({part: role[part] for part in _ROLE_PARTS if part in role})
+    for level in reversed(levels):
+        chosen.update({name: value for name, value in level.items() if name not in _IDENTITY and name not in _ROLE_PARTS})
+    _check_identity(chosen)
+    endpoint = chosen.get("endpoint_url")
+    if isinstance(endpoint, str):
+        chosen["endpoint_url"] = _with_scheme(endpoint, secure=chosen.get("use_ssl") is not False)
+        if "region" not in chosen and (match := _AWS_REGION.search(urlsplit(endpoint if "//" in endpoint else f"//{endpoint}").netloc)):
+            chosen["region"] = match[1]
+    if passed_on:
+        chosen["client_config"] = passed_on
+    return chosen
+
+
+def as_bool(name: str, value: object) -> bool:
+    """A truth value as Python, Spark's conf and Hadoop write it.
+
+    Raises:
+        StoreConfigurationError: it is none.
+    """
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("true", "1", "yes", "on"):
+        return True
+    if text in ("false", "0", "no", "off", ""):
+        return False
+    raise StoreConfigurationError(f"The option {name} of the S3 store is true or false, and was given neither.")
+
+
+class _Level(dict[Attribute, object]):
+    """What one level says, and under which name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_by: dict[Attribute, str] = {}
+
+    def say(self, attribute: Attribute, name: str, value: object) -> None:
+        if attribute in self and self[attribute] != value:
+            raise StoreConfigurationError(
+                f"Two options of the S3 store disagree on one thing: {self._said_by[attribute]} and {name}. Remove one."
+            )
+        self[attribute] = value
+        self._said_by.setdefault(attribute, name)
+
+
+def _says(level: Mapping[Attribute, object], parts: tuple[Attribute, ...]) -> bool:
+    # ``anon=False`` is what fsspec's users write for "the usual way".
+    return any(level.get(part) for part in parts)
+
+
+# fsspec's and boto3's names ----------------------------------------------------------------------------------------------
+
+
+def _own_names(options: Mapping[str, object]) -> tuple[_Level, dict[str, object]]:
+    level, passed_on = _Level(), dict[str, object]()
+    for name, value in options.items():
+        if name in STORE_OPTIONS or name in _FSSPEC_TUNING or name.startswith((_S3A, *_DYNAMODB)):
+            continue
+        if name in _DICTS:
+            _nested(level, passed_on, name, _mapping(name, value))
+        elif name in _NAMES:
+            _say(level, _NAMES[name], name, value)
+        else:
+            raise _unknown(name, [*_NAMES, *_DICTS, *STORE_OPTIONS])
+    return level, passed_on
+
+
+def _nested(level: _Level, passed_on: dict[str, object], where: str, entries: Mapping[str, object]) -> None:
+    for key, value in entries.items():
+        name = f"{where}[{key!r}]"
+        if key == "s3" and where == "config_kwargs":
+            parts = _mapping(name, value)
+            if others := sorted(parts.keys() - {"addressing_style"}):
+                raise _unknown(f"{name}[{others[0]!r}]", [f"{name}['addressing_style']"])
+            _say(level, "addressing_style", name, parts.get("addressing_style"))
+        elif key == "signature_version" and where == "config_kwargs":
+            # botocore's UNSIGNED is an object and no text.
+            if not isinstance(value, str):
+                level.say("anonymous", name, True)
+        elif key in _CONFIG_PASSED_ON and where == "config_kwargs":
+            passed_on[key] = value
+        elif key == "retries":
+            raise StoreConfigurationError(
+                f"Remove {name}: how often a request is repeated is part of what makes a commit safe, and not to be set."
+            )
+        elif key in _NAMES:
+            _say(level, _NAMES[key], name, value)
+        else:
+            raise _unknown(name, [f"{where}[{known!r}]" for known in (*_NAMES, *_CONFIG_PASSED_ON)])
+
+
+def _say(level: _Level, attribute: Attribute, name: str, value: object) -> None:
+    # An option that is None or empty is one that was not given: that is how fsspec's callers pass them on.
+    if value is None or (value == "" and attribute != "verify"):
+        return
+    level.say(attribute, name, _PARSERS.get(attribute, _text)(name, value))
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise StoreConfigurationError(f"The option {name} of the S3 store is a text, not a {type(value).__name__}.")
+    return value.strip()
+
+
+def _seconds(name: str, value: object) -> float:
+    try:
+        seconds = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else 0.0
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 86_400:
+        raise StoreConfigurationError(f"The option {name} of the S3 store is a number of seconds above 0.")
+    return seconds
+
+
+def _verify(name: str, value: object) -> object:
+    if isinstance(value, str) and value.strip().lower() not in ("true", "false", "1", "0", "yes", "no", "on", "off", ""):
+        return value
+    return as_bool(name, value)
+
+
+def _style(name: str, value: object) -> str:
+    if value not in ("auto", "path", "virtual"):
+        raise StoreConfigurationError(f"The option {name} of the S3 store is one of auto, path, virtual.")
+    return str(value)
+
+
+_PARSERS: Mapping[Attribute, Callable[[str, object], object]] = {
+    "anonymous": as_bool,
+    "use_ssl": as_bool,
+    "verify": _verify,
+    "connect_timeout_s": _seconds,
+    "read_timeout_s": _seconds,
+    "addressing_style": _style,
+}
+
+
+def _mapping(name: str, value: object) -> Mapping[str, object]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, Mapping):
+        raise StoreConfigurationError(f"The option {name} of the S3 store is a dictionary, or the JSON text of one.")
+    return value
+
+
+def _unknown(name: str, known: list[str]) -> StoreConfigurationError:
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    meant = f"did you mean {near[0]}?" if near else f"it takes {', '.join(sorted(known))}, and Hadoop's fs.s3a.* keys."
+    return StoreConfigurationError(f"The S3 store has no option {name}; {meant}")
+
+
+# Hadoop's names ------------------------------------------------------------------------------------------------------------
+
+
+def _hadoop_names(options: Mapping[str, object], bucket: str | None, *, needs_identity: bool) -> _Level:
+    keys = dict(_hadoop_keys(options, bucket))
+    level = _Level()
+    if endpoint := keys.get("endpoint"):
+        level.say("endpoint_url", f"{_S3A}endpoint", endpoint)
+    if region := keys.get("endpoint.region"):
+        level.say("region", f"{_S3A}endpoint.region", region)
+    if "path.style.access" in keys and as_bool(f"{_S3A}path.style.access", keys["path.style.access"]):
+        level.say("addressing_style", f"{_S3A}path.style.access", "path")
+    if "connection.ssl.enabled" in keys:
+        level.say("use_ssl", f"{_S3A}connection.ssl.enabled", as_bool(f"{_S3A}connection.ssl.enabled", keys["connection.ssl.enabled"]))
+    for key, attribute in (("connection.establish.timeout", "connect_timeout_s"), ("connection.timeout", "read_timeout_s")):
+        if key in keys:
+            level.say(attribute, f"{_S3A}{key}", _duration(f"{_S3A}{key}", keys[key]))
+    if needs_identity:
+        _hadoop_identity(level, keys)
+    return level
+
+
+def _hadoop_keys(options: Mapping[str, object], bucket: str | None) -> Iterator[tuple[str, str]]:
+    """The keys without ``fs.s3a.``, those of the bucket last, so that they stand in for the others."""
+    prefixes = [_S3A] if bucket is None else [_S3A, f"{_S3A}bucket.{bucket}."]
+    for prefix in prefixes:
+        for name, value in options.items():
+            if not name.startswith(prefix) or value is None:
+                continue
+            key, text = name.removeprefix(prefix), str(value).strip()
+            if text not in _HADOOP_DEFAULTS.get(key, frozenset({""})) or prefix != _S3A:
+                yield key, text
+
+
+def _hadoop_identity(level: _Level, keys: Mapping[str, str]) -> None:
+    listed = [name.strip() for name in re.split(r"[,\s]+", keys.get("aws.credentials.provider", "")) if name.strip()]
+    simple = [name.rpartition(".")[2].rpartition("$")[2] for name in listed]
+    if any(name in _ROLE for name in simple):
+        for key, part in (("arn", "role_arn"), ("session.name", "role_session_name"), ("external.id", "external_id")):
+            if value := keys.get(f"assumed.role.{key}"):
+                level.say(part, f"{_S3A}assumed.role.{key}", value)
+        if "role_arn" not in level:
+            raise StoreConfigurationError(
+                f"{_S3A}aws.credentials.provider names AssumedRoleCredentialProvider, which wants the role in {_S3A}assumed.role.arn."
+            )
+        if sts := keys.get("assumed.role.sts.endpoint"):
+            level.say("sts_endpoint_url", f"{_S3A}assumed.role.sts.endpoint", _with_scheme(sts, secure=True))
+        nested = keys.get("assumed.role.credentials.provider", "")
+        _hadoop_identity(level, {**keys, "aws.credentials.provider": nested} if "AssumedRole" not in nested else {})
+        return
+    # Hadoop's own list where none is given.
+    for name, whole in zip(simple, listed, strict=True) if simple else (("SimpleAWSCredentialsProvider", ""),):
+        if name in _ANONYMOUS:
+            level.say("anonymous", f"{_S3A}aws.credentials.provider", True)
+            return
+        if name in _PROFILE:
+            level.say("profile", f"{_S3A}aws.credentials.provider", keys.get("auth.profile.name") or "default")
+            return
+        if name in _CHAIN:
+            return
+        if name not in _SIMPLE:
+            raise StoreConfigurationError(
+                f"{_S3A}aws.credentials.provider names {whole}, which lakelog cannot run, since it is Java. Give lakelog credentials under "
+                "its own names (spark.lakelog.s3a.key and secret, profile, role_arn or anon), or name one of Hadoop's usual classes: "
+                f"{', '.join(sorted(_SIMPLE | _ROLE | _ANONYMOUS | _PROFILE))}."
+            )
+        if keys.get("access.key") or keys.get("secret.key"):
+            for key, part in (("access.key", "access_key"), ("secret.key", "secret_key"), ("session.token", "session_token")):
+                if value := keys.get(key):
+                    level.say(part, f"{_S3A}{key}", value)
+            return
+
+
+def _duration(name: str, text: str) -> float:
+    match = _DURATION.fullmatch(text.lower())
+    if match is None or float(match[1]) <= 0:
+        raise StoreConfigurationError(f"{name} is a time above 0 such as 5s or 5000 (milliseconds).")
+    return float(match[1]) * _SECONDS[match[2] or "ms"]
+
+
+# Environment variables -----------------------------------------------------------------------------------------------------
+
+
+def _environment_names(environ: Mapping[str, str]) -> _Level:
+    level = _Level()
+    ignored = environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").strip().lower() == "true"
+    # The names of one thing differ by design here: the more special first.
+    for attribute, names in (
+        ("endpoint_url", () if ignored else ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")),
+        ("region", ("AWS_REGION", "AWS_DEFAULT_REGION")),
+        ("verify", ("AWS_CA_BUNDLE",)),
+    ):
+        if name := next((name for name in names if environ.get(name)), None):
+            level.say(attribute, name, environ[name].strip())
+    return level
+
+
+# What must fit together -----------------------------------------------------------------------------------------------------
+
+
+def _check_identity(chosen: Mapping[Attribute, object]) -> None:
+    given = [part for part in ("access_key", "secret_key") if chosen.get(part)]
+    if chosen.get("anonymous"):
+        if given or chosen.get("profile") or chosen.get("role_arn"):
+            raise StoreConfigurationError("The S3 store is told to ask anonymously (anon) and as somebody (key, profile or role). Remove one.")
+        return
+    if len(given) == 1 or (not given and chosen.get("session_token")):
+        missing = sorted({"access_key", "secret_key"} - set(given))
+        raise StoreConfigurationError(
+            f"The S3 store was given a part of its credentials, without {' and '.join(missing)}. An access key and its secret key go "
+            "together, from one place: key and secret, or fs.s3a.access.key and fs.s3a.secret.key."
+        )
+    if given and chosen.get("profile"):
+        raise StoreConfigurationError("The S3 store was given keys and a profile, which are two identities. Remove one.")
+
+
+def _with_scheme(endpoint: str, *, secure: bool) -> str:
+    """``host:port`` as a URL.
+
+    Raises:
+        StoreConfigurationError: it is none, or holds more than a host, a port and a path.
+    """
+    url = endpoint if "://" in endpoint else f"{'https' if secure else 'http'}://{endpoint}"
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        whole = False
+    if not whole:
+        raise StoreConfigurationError("The endpoint of the S3 store is a URL such as https://minio.example:9000; what was given is none.")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise StoreConfigurationError(
+            f"The endpoint of the S3 store is https://host:port alone; the one given for {parts.hostname} holds a user, a password or a "
+            "query. Give credentials as key and secret."
+        )
+    return url.rstrip("/")
