@@ -9,6 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+EXTRAS := spark,s3,dev
 
 # The patch release that stands for each minor of PySpark.
 SPARK_4.0 := 4.0.5
@@ -36,7 +37,7 @@ COMMIT_CODE := $(subst $() ,$(comma),$(strip \
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: $(VENV)/.stamp ## Make .venv with lakelog (editable), PySpark and the tools
@@ -44,7 +45,7 @@ venv: $(VENV)/.stamp ## Make .venv with lakelog (editable), PySpark and the tool
 $(VENV)/.stamp: pyproject.toml constraints.txt
 	$(call new_venv,$(VENV))
 	@echo "Installing lakelog, PySpark (a download of some 450 MB) and the tools into $(VENV), once"
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[spark,dev]'
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 # A venv that is there is kept: pip brings it up to date.
@@ -94,20 +95,28 @@ $(SMOKE_SPARKS:%=smoke-%): smoke-%: .venvs/%/.stamp
 	@echo "Smoke test on PySpark $(SPARK_$*)"
 	$(call with_java,.venvs/$*/bin/python) .venvs/$*/bin/python -m pytest tests/spark -m smoke
 
+.PHONY: integration
+integration: $(VENV)/.stamp ## integration/ on real servers, built or fetched once into ~/.cache/lakelog; ARGS="-k name" narrows
+	$(call with_java,$(BIN)/python) $(BIN)/python -m pytest integration -m 'not interop' $(ARGS)
+
 .PHONY: interop
-interop: .venvs/4.2/.stamp ## integration/: the same writes by lakelog and by delta-spark in one session, on PySpark 4.2
-	$(call with_java,.venvs/4.2/bin/python) .venvs/4.2/bin/python -m pytest integration $(ARGS)
+interop: .venvs/4.2/.stamp ## The part of integration/ that runs lakelog and delta-spark in one session, on PySpark 4.2
+	$(call with_java,.venvs/4.2/bin/python) .venvs/4.2/bin/python -m pytest integration -m interop $(ARGS)
 
 .venvs/%/.stamp: pyproject.toml constraints.txt
 	$(call new_venv,.venvs/$*)
 	@echo "Installing lakelog and PySpark $(SPARK_$*) into .venvs/$*, once"
 	@grep -v -E '^(pyspark|py4j)==' constraints.txt > .venvs/$*/constraints.txt
-	@.venvs/$*/bin/python $(PIP_INSTALL) -c .venvs/$*/constraints.txt -e '.[spark,dev]' pyspark==$(SPARK_$*)
+	@.venvs/$*/bin/python $(PIP_INSTALL) -c .venvs/$*/constraints.txt -e '.[$(EXTRAS)]' pyspark==$(SPARK_$*)
 	@touch $@
 
 .PHONY: soak
 soak: $(VENV)/.stamp ## Processes that append to one table at length, then with writers killed; WRITERS=64 APPENDS=200 KILLS=100 MINUTES=0
 	$(BIN)/python -m tests.processes.soak
+
+.PHONY: soak-s3
+soak-s3: $(VENV)/.stamp ## The same on MinIO, and with lost answers, other faults and clocks an hour apart; WRITERS=32 APPENDS=100 SEED=1
+	WRITERS=$${WRITERS:-32} APPENDS=$${APPENDS:-100} $(BIN)/python -m pytest integration/test_processes.py --log-cli-level=INFO $(ARGS)
 
 .PHONY: bench
 bench: .venvs/bench/.stamp ## lakelog beside Parquet and delta-spark, interleaved; ROWS=20000000 ROUNDS=3

@@ -1,4 +1,4 @@
-"""Writers that race for one local table, some killed in the middle of it, and what must hold of the table afterwards."""
+"""Writers that race for one table of any store, some killed in the middle of it, and what must hold of the table afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import deltalake
@@ -22,8 +22,9 @@ from lakelog.core.commit import NO_VERSION, CommitAttempt
 from lakelog.core.commit_info import write
 from lakelog.core.last_checkpoint import LastCheckpoint
 from lakelog.core.log_files import checkpoint_name, commit_name
-from lakelog.storage.local import LocalLogStore
-from lakelog.storage.table_log import TableLog
+from lakelog.storage.environment import in_threads
+from lakelog.storage.log_store import LogStore
+from tests.processes.table import Table
 
 SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
 _ROOT = Path(__file__).resolve().parents[2]
@@ -61,25 +62,35 @@ class Race:
     finished_s: list[float] = field(default_factory=list)
 
 
-def make_table(table: Path, configuration: Mapping[str, str] | None = None) -> None:
+def make_table(table: Table, configuration: Mapping[str, str] | None = None, *, protocol: Protocol | None = None) -> None:
     """An empty table, version 0."""
     actions = (
-        Protocol(min_reader_version=1, min_writer_version=2),
+        protocol or Protocol(min_reader_version=1, min_writer_version=2),
         Metadata(id="race", schema_string=SCHEMA, configuration=dict(configuration or {})),
     )
     attempt = CommitAttempt(read_version=NO_VERSION, actions=actions, operation=write("append"), engine_info="lakelog/test")
-    TableLog(str(table), LocalLogStore()).commit(attempt)
+    table.log().commit(attempt)
 
 
-def race(table: Path, *, writers: int, appends: int, kill_after: int | None = None, seed: int = 0, patience_s: float = 600) -> Race:
+def race(
+    table: Table,
+    *,
+    writers: int,
+    appends: int,
+    kill_after: int | None = None,
+    clocks_apart_ms: int = 0,
+    seed: int = 0,
+    patience_s: float = 600,
+) -> Race:
     """Let the writers append so many files each; a killed one is followed by another that appends what it had not acknowledged.
 
     Args:
+        clocks_apart_ms: every second writer's clock is so far ahead of the others'.
         kill_after: kill a writer at random after so many acknowledgements, on average; None to kill none.
         seed: of the kills.
         patience_s: how long nothing may be heard before all are given up.
     """
-    running = _Running(table, patience_s)
+    running = _Running(table, patience_s, clocks_apart_ms)
     chance = random.Random(seed)
     with running.stopped_at_the_end():
         for number in range(writers):
@@ -92,14 +103,14 @@ def race(table: Path, *, writers: int, appends: int, kill_after: int | None = No
 
 
 class _Writer:
-    def __init__(self, table: Path, name: str, first: int, count: int) -> None:
+    def __init__(self, table: Table, name: str, first: int, count: int) -> None:
         self.name = name
         self.next = first
         self.left = count
         self.started = False
         self.unread = b""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-m", "tests.processes.writer", str(table), name, str(first), str(count)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "RACE_TABLE": table.to_text()}
+        command = [sys.executable, "-m", "tests.processes.writer", name, str(first), str(count)]
         self.process = subprocess.Popen(command, env=environment, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -127,10 +138,11 @@ class _Writer:
 class _Running:
     """The writers that are alive, heard one line at a time."""
 
-    def __init__(self, table: Path, patience_s: float) -> None:
+    def __init__(self, table: Table, patience_s: float, clocks_apart_ms: int) -> None:
         self.result = Race()
         self._table = table
         self._patience_s = patience_s
+        self._clocks_apart_ms = clocks_apart_ms
         self._selector = selectors.DefaultSelector()
         self._writers: dict[str, _Writer] = {}
         self._killed: set[str] = set()
@@ -147,7 +159,9 @@ class _Running:
             self._selector.close()
 
     def start(self, name: str, first: int, count: int) -> None:
-        writer = self._writers[name] = _Writer(self._table, name, first, count)
+        number = int(name[1:].partition(".")[0])
+        table = replace(self._table, clock_shift_ms=number % 2 * self._clocks_apart_ms)
+        writer = self._writers[name] = _Writer(table, name, first, count)
         self._selector.register(writer.output, selectors.EVENT_READ, writer)
 
     def names(self) -> list[str]:
@@ -206,7 +220,7 @@ class _Running:
             self.result.finished_s.append(time.monotonic() - self._began)
 
 
-def check(table: Path, result: Race, *, wanted: int) -> None:
+def check(table: Table, result: Race, *, wanted: int) -> None:
     """That the table holds every acknowledged append once, and nothing twice.
 
     Args:
@@ -214,35 +228,42 @@ def check(table: Path, result: Race, *, wanted: int) -> None:
     """
     assert result.failures == []
     assert len(result.acknowledged) == wanted
-    log = table / "_delta_log"
-    versions = sorted(int(name[:20]) for name in os.listdir(log) if name.endswith(".json") and name[:20].isdecimal() and len(name) == 25)
+    store, log = table.store(), f"{table.root}/_delta_log"
+    names = [file.name for file in store.list_from(f"{log}/")]
+    versions = sorted(int(name[:20]) for name in names if name.endswith(".json") and name[:20].isdecimal() and len(name) == 25)
     assert versions == list(range(len(versions))), "versions are not contiguous"
     found: list[tuple[str, int]] = []
     identities: list[str] = []
-    for version in versions:
-        actions = [json.loads(line) for line in (log / commit_name(version)).read_bytes().splitlines()]
-        identities.extend(action["commitInfo"]["txnId"] for action in actions if "commitInfo" in action)
+    times: list[int] = []
+    for version, data in zip(versions, in_threads(lambda version: store.read(f"{log}/{commit_name(version)}"), versions), strict=True):
+        actions = [json.loads(line) for line in data.splitlines()]
+        for info in (action["commitInfo"] for action in actions if "commitInfo" in action):
+            identities.append(info["txnId"])
+            times.extend([info["inCommitTimestamp"]] if "inCommitTimestamp" in info else [])
         found.extend((action["add"]["path"], version) for action in actions if "add" in action)
     assert len(identities) == len(versions)
-    assert [txn_id for txn_id, times in Counter(identities).items() if times > 1] == []
-    assert [path for path, times in Counter(path for path, _ in found).items() if times > 1] == [], "appended twice"
+    assert [txn_id for txn_id, count in Counter(identities).items() if count > 1] == []
+    assert len(times) in (0, len(versions))
+    assert times == sorted(set(times)), "in-commit timestamps do not grow"
+    assert [path for path, count in Counter(path for path, _ in found).items() if count > 1] == [], "appended twice"
     assert {(path, said.version) for path, said in result.acknowledged.items()} <= set(found), "acknowledged and not there"
     # Only a killed writer leaves a commit that it could not acknowledge, and each at most one.
     assert len(found) - wanted <= result.kills
     files = {path for path, _ in found}
-    snapshot = TableLog(str(table), LocalLogStore()).snapshot()
+    snapshot = table.log().snapshot()
     assert snapshot.version == versions[-1]
     assert sorted(snapshot.files["path"].to_pylist()) == sorted(files)
-    _check_hint(table, dict(found))
-    other = deltalake.DeltaTable(str(table))
+    _check_hint(table, store, dict(found))
+    other = deltalake.DeltaTable(table.root, storage_options=dict(table.storage_options))
     assert other.version() == versions[-1]
     assert {uri.rpartition("/")[2] for uri in other.file_uris()} == files
 
 
-def _check_hint(table: Path, found: Mapping[str, int]) -> None:
+def _check_hint(table: Table, store: LogStore, found: Mapping[str, int]) -> None:
     """That the hint names a checkpoint which is there and holds what the commits up to it say."""
-    hint = LastCheckpoint.from_bytes((table / "_delta_log" / "_last_checkpoint").read_bytes())
-    assert (table / "_delta_log" / checkpoint_name(hint.version)).stat().st_size == hint.size_in_bytes
-    held = TableLog(str(table), LocalLogStore()).snapshot(hint.version)
+    log = f"{table.root}/_delta_log"
+    hint = LastCheckpoint.from_bytes(store.read(f"{log}/_last_checkpoint"))
+    assert len(store.read(f"{log}/{checkpoint_name(hint.version)}")) == hint.size_in_bytes
+    held = table.log().snapshot(hint.version)
     assert sorted(held.files["path"].to_pylist()) == sorted(path for path, version in found.items() if version <= hint.version)
     assert hint.num_of_add_files == held.num_files

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from tests.processes.race import Race, check, make_table, race
+from tests.processes.table import Table
 
 
 def main() -> int:
@@ -30,7 +31,7 @@ def main() -> int:
     while True:
         for kill_after in (None, max(1, writers * appends // kills)) if kills else (None,):
             with tempfile.TemporaryDirectory(prefix="lakelog-soak-") as folder:
-                table = Path(folder) / "t"
+                table = Table(str(Path(folder) / "t"))
                 make_table(table)
                 result = race(table, writers=writers, appends=appends, kill_after=kill_after, seed=seed)
                 print(report(result, writers * appends), flush=True)

@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 
 from tests.processes.race import check, make_table, race
+from tests.processes.table import Table
 
 
 def test_every_append_of_every_process_lands_once(tmp_path: Path) -> None:
-    table = tmp_path / "t"
+    table = Table(str(tmp_path / "t"))
     make_table(table)
     result = race(table, writers=8, appends=50)
     check(table, result, wanted=400)
     assert sorted(said.version for said in result.acknowledged.values()) == list(range(1, 401))
-    assert [name for name in os.listdir(table / "_delta_log") if name.endswith(".tmp")] == []
+    assert [name for name in os.listdir(tmp_path / "t" / "_delta_log") if name.endswith(".tmp")] == []
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_a_killed_writer_acknowledged_is_there(tmp_path: Path, seed: int) -> None:
-    table = tmp_path / "t"
+    table = Table(str(tmp_path / "t"))
     make_table(table, {"delta.checkpointInterval": "3"})
     result = race(table, writers=4, appends=12, kill_after=8, seed=seed)
     check(table, result, wanted=48)

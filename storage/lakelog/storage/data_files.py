@@ -1,4 +1,4 @@
-"""Data files by their URIs: Parquet footers read many at once, files deleted."""
+"""Data files by their URIs: Parquet footers read many at once, files deleted, a folder looked into."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from lakelog.core.errors import DataFileMissingError, StorageError
 from lakelog.storage.file_access import FileAccess
 from lakelog.storage.log_store import LogStore
 
-__all__ = ["delete_files", "open_footers"]
+__all__ = ["delete_files", "first_beside", "open_footers"]
 
 
 def open_footers(access: FileAccess, uris: Sequence[str], *, threads: int) -> list[pq.FileMetaData]:
@@ -67,6 +68,20 @@ def delete_files(access: FileAccess, store: LogStore, uris: Iterable[str]) -> No
             refusal = refusal or error
     if refusal is not None:
         raise refusal
+
+
+def first_beside(access: FileAccess, root: str, known: str) -> str | None:
+    """The name of something in a folder, other than one that is expected there; None where there is nothing else, or no folder.
+
+    Args:
+        root: of a table in an object store, un-encoded.
+        known: the name that does not count.
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
+    selector = pafs.FileSelector(root.partition("://")[2], allow_not_found=True)
+    return next((info.base_name for info in access.filesystem().get_file_info(selector) if info.base_name != known), None)
 
 
 def _footer(access: FileAccess, path: str, uri: str) -> pq.FileMetaData:

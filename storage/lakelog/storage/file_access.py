@@ -22,7 +22,7 @@ import pyarrow.fs as pafs
 from lakelog.core.errors import StoreConfigurationError, UnknownSchemeError
 from lakelog.storage.registry import family_of, options_for, scheme_of
 
-__all__ = ["FileAccess", "file_access_for"]
+__all__ = ["FileAccess", "file_access_for", "hadoop_entries_for"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +97,30 @@ def file_access_for(path: str, settings: Mapping[str, str] = MappingProxyType({}
     match = _URI.fullmatch(path)
     if family != "s3" or match is None:
         raise UnknownSchemeError(_NOT_COVERED.format(path=path, problem=f"scheme {scheme_of(path)!r}"))
+    found = _s3_settings(path, settings, match[2])
+    return FileAccess(kind="s3", bucket=match[2], options=tuple(sorted(found.arrow_arguments().items()))).with_secrets(
+        found.arrow_secrets()
+    )
+
+
+def hadoop_entries_for(path: str, settings: Mapping[str, str] = MappingProxyType({})) -> Mapping[str, str]:
+    """Hadoop's entries that say of the path's filesystem what the settings say, secrets included; none for what is not on S3.
+
+    Arguments and errors are those of `file_access_for`.
+    """
+    match = _URI.fullmatch(path)
+    if family_of(scheme_of(path)) != "s3" or match is None:
+        return {}
+    entries: Mapping[str, str] = _s3_settings(path, settings, match[2]).hadoop()
+    return entries
+
+
+def _s3_settings(path: str, settings: Mapping[str, str], bucket: str) -> Any:
     try:
         module: Any = importlib.import_module("lakelog.storage.s3_settings")
     except ImportError as error:
         raise StoreConfigurationError(f'Cannot open {path!r}: {error}. Run: pip install "lakelog[s3]"') from error
-    found = module.S3Settings.of(options_for(path, settings), bucket=match[2])
-    return FileAccess(kind="s3", bucket=match[2], options=tuple(sorted(found.arrow_arguments().items()))).with_secrets(
-        found.arrow_secrets()
-    )
+    return module.S3Settings.of(options_for(path, settings), bucket=bucket)
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")

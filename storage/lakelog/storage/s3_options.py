@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from lakelog.core.errors import StoreConfigurationError
 
-__all__ = ["STORE_OPTIONS", "Attribute", "as_bool", "translate"]
+__all__ = ["STORE_OPTIONS", "Attribute", "as_bool", "translate", "without_secrets"]
 
 Attribute = str
 """The name of an attribute of ``S3Settings``, or ``access_key``, ``secret_key``, ``session_token``."""
@@ -114,6 +114,12 @@ _CHAIN = frozenset(
 _AWS_REGION = re.compile(r"(?:^|\.)s3(?:express-[a-z0-9-]+)?(?:[.-](?:fips|dualstack))*[.-]([a-z]{2}(?:-[a-z]+)+-\d)\.")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_HADOOP_PLAIN = frozenset(
+    {"endpoint", "endpoint.region", "path.style.access", "connection.ssl.enabled", "connection.timeout", "connection.establish.timeout"}
+    | {"aws.credentials.provider", "auth.profile.name", "assumed.role.arn", "assumed.role.session.name", "assumed.role.sts.endpoint"}
+    | {"assumed.role.credentials.provider"}
+)
+_SECRET = frozenset({"access_key", "secret_key", "session_token", "external_id"})
 _IDENTITY = ("access_key", "secret_key", "session_token", "profile", "anonymous")
 _ROLE_PARTS = ("role_arn", "role_session_name", "external_id", "sts_endpoint_url")
 
@@ -132,22 +138,38 @@ def translate(options: Mapping[str, object], *, bucket: str | None, environ: Map
     own, passed_on = _own_names(options)
     levels = [own, _hadoop_names(options, bucket, needs_identity=not _says(own, _IDENTITY)), _environment_names(environ)]
     chosen: dict[Attribute, object] = {}
-    identity = next((level for level in levels if _says(level, _IDENTITY)), {})
+    identity = next((level for level in levels if _says(level, _IDENTITY)), _Level())
     chosen.update({part: identity[part] for part in _IDENTITY if part in identity})
-    role = next((level for level in levels if "role_arn" in level), {})
+    role = next((level for level in levels if "role_arn" in level), _Level())
     if not (identity.get("anonymous") and role is not identity):
         chosen.update({part: role[part] for part in _ROLE_PARTS if part in role})
     for level in reversed(levels):
         chosen.update({name: value for name, value in level.items() if name not in _IDENTITY and name not in _ROLE_PARTS})
     _check_identity(chosen)
-    endpoint = chosen.get("endpoint_url")
-    if isinstance(endpoint, str):
-        chosen["endpoint_url"] = _with_scheme(endpoint, secure=chosen.get("use_ssl") is not False)
-        if "region" not in chosen and (match := _AWS_REGION.search(urlsplit(endpoint if "//" in endpoint else f"//{endpoint}").netloc)):
+    if isinstance(endpoint := chosen.get("endpoint_url"), str):
+        endpoint = chosen["endpoint_url"] = _with_scheme(endpoint, secure=chosen.get("use_ssl") is not False)
+        if "region" not in chosen and (match := _AWS_REGION.search(urlsplit(endpoint).netloc)):
             chosen["region"] = match[1]
+        if endpoint.startswith("http:"):
+            # There is nothing to be checked, and a bundle named by a variable of this machine may be missing on another.
+            chosen.pop("verify", None)
     if passed_on:
         chosen["client_config"] = passed_on
     return chosen
+
+
+def without_secrets(options: Mapping[str, object]) -> dict[str, object]:
+    """The options that may leave the process: of Hadoop's those that lakelog reads, of none what is secret or may hold a password."""
+    kept: dict[str, object] = {}
+    for name, value in options.items():
+        if name.startswith(_S3A):
+            if _hadoop_key(name) in _HADOOP_PLAIN:
+                kept[name] = value
+        elif name in _DICTS:
+            kept[name] = without_secrets({key: part for key, part in _mapping(name, value).items() if not key.startswith("prox")})
+        elif _NAMES.get(name) not in _SECRET and _NAMES.get(name.removeprefix("ddb.")) not in _SECRET:
+            kept[name] = value
+    return kept
 
 
 def as_bool(name: str, value: object) -> bool:
@@ -324,6 +346,14 @@ def _hadoop_keys(options: Mapping[str, object], bucket: str | None) -> Iterator[
                 yield key, text
 
 
+def _hadoop_key(name: str) -> str:
+    """Without ``fs.s3a.`` and without ``bucket.<bucket>.``, of which a bucket's own dots leave the end in doubt."""
+    key = name.removeprefix(_S3A)
+    if not key.startswith("bucket."):
+        return key
+    return next((plain for plain in sorted(_HADOOP_PLAIN, key=len, reverse=True) if key.endswith(f".{plain}")), key)
+
+
 def _hadoop_identity(level: _Level, keys: Mapping[str, str]) -> None:
     listed = [name.strip() for name in re.split(r"[,\s]+", keys.get("aws.credentials.provider", "")) if name.strip()]
     simple = [name.rpartition(".")[2].rpartition("$")[2] for name in listed]
@@ -394,7 +424,7 @@ def _check_identity(chosen: Mapping[Attribute, object]) -> None:
     given = [part for part in ("access_key", "secret_key") if chosen.get(part)]
     if chosen.get("anonymous"):
         if given or chosen.get("profile") or chosen.get("role_arn"):
-            raise StoreConfigurationError("The S3 store is told to ask anonymously (anon) and as somebody (key, profile or role). Remove one.")
+            raise StoreConfigurationError("The S3 store is told to ask anonymously (anon) and as somebody (key, profile, role). Remove one")
         return
     if len(given) == 1 or (not given and chosen.get("session_token")):
         missing = sorted({"access_key", "secret_key"} - set(given))

@@ -1,35 +1,42 @@
 """Secrets stay out of log lines and messages: botocore and urllib3 print signed requests, tokens and answers where DEBUG is on.
 
 `hide` says what a secret is, as soon as one is known, and has the libraries' loggers watched from then on. In whatever record they make,
-in messages, arguments and tracebacks alike, the secrets that are known give way to ``***``, and so do the parts of a request that are as good
-as one: signatures, tokens and credentials in headers and in presigned queries, whoever made them.
+message, arguments and traceback alike, the secrets that are known give way to ``***``, and so do the parts of a request or an answer that
+are as good as one: signatures, tokens and credentials in headers, bodies and presigned queries, whoever made them.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
+import traceback
 from collections.abc import Iterable
 
-__all__ = ["hide", "redacted"]
+__all__ = ["HIDDEN", "hide", "hide_environment", "redacted", "watch_loggers"]
 
 HIDDEN = "***"
+"""What stands where a secret was."""
 
-_LOGGERS = ("botocore", "boto3", "urllib3", "s3transfer", "aiobotocore", "s3fs")
+_LOGGERS = ("aiobotocore", "boto3", "botocore", "s3fs", "s3transfer", "urllib3")
+_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN")
+# Shorter ones are words that a log is full of.
 _SHORTEST = 4
 _PARTS = re.compile(
-    r"""(?ix)
+    r"""
     (
-        X-Amz-(?:Signature|Security-Token|Credential) ["']? \s* (?:=|:|%3D) \s* b?["']?
-      | x-amz-security-token ["']? \s* [:,=] \s* b?["']?
-      | \b Signature=
-      | \b Credential=
-      | <(?:SecretAccessKey|SessionToken|AccessKeyId)>
-      | ["'](?:SecretAccessKey|SessionToken|secret_key|aws_secret_access_key|aws_session_token)["'] \s* : \s* b?["']
+        x-amz-(?:signature|security-token|credential|s3session-token) ["']? \s* (?:=|:|,|%3d) \s* b?["']?
+      | x-aws-ec2-metadata-token ["']? \s* : \s* b?["']?
+      | \b (?:signature|credential) =
+      | \b signature:\s+
+      | < (?:secretaccesskey|sessiontoken|accesskeyid|awsaccesskeyid|signatureprovided) >
+      | ["'] (?:secretaccesskey|sessiontoken|accesskeyid|token|secret_key|access_key|aws_access_key_id|aws_secret_access_key
+                |aws_session_token) ["'] \s* : \s* b?["']
     )
     [^\s"'&,<>\\)]+
-    """
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 
 _lock = threading.Lock()
@@ -47,7 +54,12 @@ def hide(secrets: Iterable[str]) -> None:
         _secrets = _secrets | new
         # The longest first: a secret may be the beginning of another.
         _known = re.compile("|".join(re.escape(secret) for secret in sorted(_secrets, key=len, reverse=True)))
-        _watch()
+    watch_loggers()
+
+
+def hide_environment() -> None:
+    """The same for what the environment variables of this process hold."""
+    hide(value for name in _VARIABLES if (value := os.environ.get(name)))
 
 
 def redacted(text: str) -> str:
@@ -57,5 +69,29 @@ def redacted(text: str) -> str:
     return _PARTS.sub(rf"\1{HIDDEN}", text)
 
 
-def _watch() -> None:
-    pass
+def watch_loggers() -> None:
+    """Watch the libraries' loggers that there are by now. A filter of a logger does not see what the loggers below it make."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] in _LOGGERS:
+            # One that is there already is not added again.
+            logging.getLogger(name).addFilter(_redact)
+
+
+def _redact(record: logging.LogRecord) -> bool:
+    try:
+        message = record.getMessage()
+    except Exception:
+        # A record that cannot be formatted prints its arguments, too.
+        message = f"{record.msg} {record.args}"
+    clean = redacted(message)
+    if clean != message:
+        record.msg, record.args = clean, ()
+    if record.exc_info and record.exc_info[0] is not None:
+        text = "".join(traceback.format_exception(*record.exc_info))
+        clean = redacted(text)
+        if clean != text:
+            # Handlers may print the exception by themselves.
+            record.exc_info, record.exc_text = None, clean.rstrip("\n")
+    if record.stack_info:
+        record.stack_info = redacted(record.stack_info)
+    return True

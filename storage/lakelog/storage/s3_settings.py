@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,14 +22,14 @@ import botocore.session
 
 from lakelog.core.errors import StoreConfigurationError
 from lakelog.storage.s3_options import translate
-from lakelog.storage.s3_redaction import hide
+from lakelog.storage.s3_redaction import hide, redacted
 
 __all__ = ["S3Credentials", "S3Settings"]
 
 # An answer that does not come is an error in less than ten seconds: this many connections of this many seconds, and the waits between.
 _ATTEMPTS = 3
 _CONNECT_TIMEOUT_S = 2.0
-_READ_TIMEOUT_S = 20.0
+_READ_TIMEOUT_S = 8.0
 _POOL = 64
 _ROLE_SESSION = "lakelog"
 
@@ -108,7 +108,6 @@ class S3Settings:
     use_ssl: bool = True
     connect_timeout_s: float = _CONNECT_TIMEOUT_S
     read_timeout_s: float = _READ_TIMEOUT_S
-    # A proxy's URL may hold a password.
     client_config: Mapping[str, object] = field(default_factory=dict, repr=False, hash=False)
 
     @classmethod
@@ -126,6 +125,12 @@ class S3Settings:
         said = translate(options, bucket=bucket, environ=environ)
         keys = [said.pop(part, None) for part in ("access_key", "secret_key", "session_token")]
         return cls(credentials=S3Credentials(*(str(key) if key else None for key in keys)), **said)  # type: ignore[arg-type]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        kept = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("credentials", "external_id")}
+        # A proxy's URL may hold a password.
+        kept["client_config"] = {name: value for name, value in self.client_config.items() if not name.startswith("prox")}
+        return _remade, (kept,)
 
     @property
     def access_key(self) -> str | None:
@@ -158,6 +163,7 @@ class S3Settings:
             StoreConfigurationError: there is no such profile.
         """
         core = botocore.session.Session(profile=self.profile)
+        problem = ""
         # A machine that is none of EC2's does not answer there, and waiting for it long helps nobody.
         core.set_config_variable("metadata_service_timeout", 1)
         core.set_config_variable("metadata_service_num_attempts", 1)
@@ -169,11 +175,15 @@ class S3Settings:
             if self.role_arn is not None:
                 self._assume_role(core)
             return boto3.Session(botocore_session=core)
-        except botocore.exceptions.ProfileNotFound as error:
-            raise StoreConfigurationError(
+        except botocore.exceptions.ProfileNotFound:
+            problem = (
                 f"There is no AWS profile {self.profile or 'of the name in AWS_PROFILE'} in the shared files of this machine "
                 "(~/.aws/config, ~/.aws/credentials). Correct its name, or give key and secret."
-            ) from error
+            )
+        except botocore.exceptions.BotoCoreError as error:
+            problem = f"The AWS settings of this machine cannot be used: {redacted(str(error))}"
+        # Outside of the handlers: the SDK's errors hold what must not be printed, and are not to be chained.
+        raise StoreConfigurationError(problem)
 
     def client(
         self,
@@ -211,6 +221,7 @@ class S3Settings:
             **config,
         )
         chosen = session or self.session()
+        problem = ""
         try:
             return chosen.client(
                 service,
@@ -220,8 +231,9 @@ class S3Settings:
                 verify=None if self.verify is True else self.verify,
                 config=made,
             )
-        except (ValueError, botocore.exceptions.BotoCoreError) as error:
-            raise StoreConfigurationError(f"No client for {service} can be made at {endpoint or 'AWS'}: {error}") from error
+        except (ValueError, TypeError, botocore.exceptions.BotoCoreError) as error:
+            problem = redacted(str(error))
+        raise StoreConfigurationError(f"No client for {service} can be made at {endpoint or 'AWS'}: {problem}")
 
     def arrow_arguments(self) -> dict[str, object]:
         """The arguments of ``pyarrow.fs.S3FileSystem`` that say the same, without credentials."""
@@ -324,14 +336,17 @@ class S3Settings:
 
     def _resolved(self) -> S3Credentials:
         """The credentials as they are now."""
+        session = self.session()
+        problem = "there are none"
         try:
-            found = self.session().get_credentials()
+            found = session.get_credentials()
             frozen = None if found is None else found.get_frozen_credentials()
-        except botocore.exceptions.BotoCoreError as error:
-            raise StoreConfigurationError(f"The credentials of the S3 store cannot be had: {error}") from error
-        if frozen is None or not frozen.access_key:
-            raise StoreConfigurationError(f"The AWS profile {self.profile} has no credentials. Correct its name, or give key and secret.")
-        return S3Credentials(frozen.access_key, frozen.secret_key, frozen.token)
+            if frozen is not None and frozen.access_key:
+                return S3Credentials(frozen.access_key, frozen.secret_key, frozen.token)
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+            problem = redacted(str(error))
+        whose = f"the role {self.role_arn}" if self.role_arn else f"the AWS profile {self.profile}"
+        raise StoreConfigurationError(f"The credentials of {whose} cannot be had: {problem}. Correct its name, or give key and secret.")
 
     def _assume_role(self, core: botocore.session.Session) -> None:
         """Let the session ask as the role, as whom it asked before, with keys that are renewed before they end."""
@@ -361,3 +376,7 @@ class S3Settings:
         core._credentials = botocore.credentials.DeferredRefreshableCredentials(
             refresh_using=fetcher.fetch_credentials, method="assume-role"
         )
+
+
+def _remade(kept: dict[str, Any]) -> S3Settings:
+    return S3Settings(**kept)

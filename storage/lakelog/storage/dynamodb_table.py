@@ -1,0 +1,328 @@
+"""The DynamoDB table in which writers agree on who commits a version: entries claimed, looked up, completed and removed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lakelog.core.errors import StorageError, StoreConfigurationError
+from lakelog.storage.dynamodb_errors import CONDITION_FAILED, TABLE_ABSENT, TABLE_IN_USE, Failure, code_of, failure
+from lakelog.storage.dynamodb_items import COMPLETE, EXPIRE_TIME, FILE_NAME, TABLE_PATH, TEMP_PATH, CommitEntry
+from lakelog.storage.dynamodb_settings import DynamoDBSettings
+from lakelog.storage.environment import Environment
+from lakelog.storage.s3_redaction import hide, hide_environment, watch_loggers
+
+__all__ = ["Claim", "EntryTable", "Holder", "Unsettled"]
+
+_LOGGER = logging.getLogger(__name__)
+
+# How often a claim is sent, each time after a look whether the one before has arrived.
+_CLAIMS = 5
+_CLAIM_DELAY_S = 0.1
+_LONGEST_DELAY_S = 2.0
+# A new table is there within a few seconds; delta-spark waits twenty.
+_TABLE_WAITS = 30
+_TABLE_DELAY_S = 1.0
+# Just after the digits with which the names of commits begin.
+_AFTER_DIGITS = ":"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has the name.
+
+    Args:
+        entry: the caller's own, or the one that was there before; complete where somebody has seen to that.
+    """
+
+    entry: CommitEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """Nobody can tell whether the claim was, or will be, entered.
+
+    Args:
+        cause: what went wrong.
+    """
+
+    cause: Exception
+
+
+Claim: TypeAlias = Holder | Unsettled
+
+
+class EntryTable:
+    """The entries of one DynamoDB table. Safe to share between threads.
+
+    All methods raise, besides what they say: ``StoreConfigurationError`` where settings are wrong, ``StorageError`` where DynamoDB cannot
+    be reached, ``OSError`` where it refuses or fails.
+
+    Args:
+        settings: which table, and how it is reached.
+        environment: sleep, and randomness for the waits.
+        client: makes a client of boto3 for DynamoDB, given whether it repeats requests by itself; by default the settings'.
+    """
+
+    def __init__(self, settings: DynamoDBSettings, environment: Environment, client: Callable[[bool], Any] | None = None) -> None:
+        self._settings = settings
+        self._environment = environment
+        self._make_client = client
+        self._said_absent = False
+
+    @property
+    def place(self) -> str:
+        """The table as a message calls it."""
+        return self._settings.place
+
+    def get(self, table_path: str, file_name: str) -> CommitEntry | None:
+        """The entry of a commit, by a consistent read."""
+        key = {TABLE_PATH: {"S": table_path}, FILE_NAME: {"S": file_name}}
+        answer = self._read("get_item", Key=key, ConsistentRead=True)
+        item = answer.get("Item")
+        return CommitEntry.from_item(item) if item else None
+
+    def newest(self, table_path: str) -> CommitEntry | None:
+        """The entry of a table's newest commit, by a consistent read."""
+        found = self._query(table_path, ScanIndexForward=False, Limit=1).get("Items", [])
+        return CommitEntry.from_item(found[0]) if found else None
+
+    def entries(self, table_path: str) -> Iterator[CommitEntry]:
+        """All entries of a table, in order of version."""
+        page: dict[str, Any] = {}
+        while True:
+            answer = self._query(table_path, **page)
+            yield from map(CommitEntry.from_item, answer.get("Items", []))
+            if "LastEvaluatedKey" not in answer:
+                return
+            page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def claim(self, entry: CommitEntry) -> Claim:
+        """Enter a commit unless its name is taken. The entry's ``temp_path`` is nobody else's, by which a claim knows itself again.
+
+        Raises:
+            StorageError, OSError: certainly nothing was and will be entered.
+        """
+        doubt: Exception | None = None
+        for attempt in range(_CLAIMS):
+            if attempt:
+                self._wait(attempt)
+            try:
+                self._send(
+                    "put_item",
+                    retries=False,
+                    Item=entry.to_item(),
+                    ConditionExpression=f"attribute_not_exists({FILE_NAME})",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+                return Holder(entry)
+            except Exception as error:
+                if code_of(error) == TABLE_ABSENT:
+                    self.make()
+                    continue
+                if code_of(error) == CONDITION_FAILED:
+                    item = getattr(error, "response", {}).get("Item")
+                    if item:
+                        return Holder(CommitEntry.from_item(item))
+                    holder = self.get(entry.table_path, entry.file_name)
+                    if holder is not None:
+                        return Holder(holder)
+                    # It was there and is gone: what expires may go at any time.
+                    continue
+                found = failure(error, self.place)
+                if found.unsure:
+                    doubt = found.error
+                    _LOGGER.warning("%s: whether %s was entered is unknown: %s", entry.table_path, entry.file_name, doubt)
+                elif not found.passing or attempt == _CLAIMS - 1:
+                    if doubt is None:
+                        raise found.error from None
+                    break
+            if doubt is not None and (holder := self._glance(entry)) is not None:
+                return Holder(holder)
+        return Unsettled(doubt or OSError(f"{self.place} neither took the entry of {entry.file_name} nor said who has it"))
+
+    def complete(self, entry: CommitEntry, expire_time_s: int) -> None:
+        """Say that an entry's file is there. Nothing happens where the entry has gone or its name is another's meanwhile."""
+        try:
+            self._send(
+                "put_item",
+                Item=entry.completed(expire_time_s).to_item(),
+                ConditionExpression=f"{TEMP_PATH} = :temp",
+                ExpressionAttributeValues={":temp": {"S": entry.temp_path}},
+            )
+        except Exception as error:
+            if code_of(error) not in (CONDITION_FAILED, TABLE_ABSENT):
+                raise failure(error, self.place).error from None
+
+    def remove(self, entry: CommitEntry) -> None:
+        """Remove an entry if it is still as it was read."""
+        try:
+            self._send(
+                "delete_item",
+                Key={TABLE_PATH: {"S": entry.table_path}, FILE_NAME: {"S": entry.file_name}},
+                ConditionExpression=f"{TEMP_PATH} = :temp AND #complete = :complete",
+                ExpressionAttributeNames={"#complete": COMPLETE},
+                ExpressionAttributeValues={":temp": {"S": entry.temp_path}, ":complete": {"S": "true" if entry.complete else "false"}},
+            )
+        except Exception as error:
+            if code_of(error) not in (CONDITION_FAILED, TABLE_ABSENT):
+                raise failure(error, self.place).error from None
+
+    def make(self) -> None:
+        """Make the table unless it is there, and wait until it serves.
+
+        Raises:
+            StoreConfigurationError: it is not there and is not to be made, or does not begin to serve.
+        """
+        made = False
+        for attempt in range(_TABLE_WAITS):
+            if attempt:
+                self._environment.sleep(_TABLE_DELAY_S)
+            status = self._status()
+            if status in ("ACTIVE", "UPDATING"):
+                if made:
+                    self._let_entries_expire()
+                    _LOGGER.info("%s was made", self.place)
+                return
+            if status is None and not made:
+                if not self._settings.create_table:
+                    raise StoreConfigurationError(self._absent())
+                self._create()
+                made = True
+        raise StoreConfigurationError(
+            f"{self.place} was not ready after {_TABLE_WAITS * _TABLE_DELAY_S:.0f} s. Try again, or look at it in AWS' console."
+        )
+
+    # requests ---------------------------------------------------------------------------------------------------------
+
+    def _query(self, table_path: str, **arguments: Any) -> dict[str, Any]:
+        return self._read(
+            "query",
+            KeyConditionExpression=f"{TABLE_PATH} = :table AND {FILE_NAME} < :end",
+            ExpressionAttributeValues={":table": {"S": table_path}, ":end": {"S": _AFTER_DIGITS}},
+            ConsistentRead=True,
+            **arguments,
+        )
+
+    def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        try:
+            return self._send(verb, **arguments)
+        except Exception as error:
+            if code_of(error) != TABLE_ABSENT:
+                raise failure(error, self.place).error from None
+        if not self._settings.create_table:
+            raise StoreConfigurationError(self._absent())
+        # Readers make no tables: that there are no entries is all they ask.
+        if not self._said_absent:
+            self._said_absent = True
+            _LOGGER.info("%s is not there; it is made by the first commit", self.place)
+        return {}
+
+    def _glance(self, entry: CommitEntry) -> CommitEntry | None:
+        """Who has the name, if that can be told now."""
+        try:
+            return self.get(entry.table_path, entry.file_name)
+        except (StorageError, OSError) as error:
+            _LOGGER.info("%s: %s cannot be looked up: %s", entry.table_path, entry.file_name, error)
+            return None
+
+    def _send(self, verb: str, *, retries: bool = True, **arguments: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = getattr(self._client(retries), verb)(TableName=self._settings.table_name, **arguments)
+        return answer
+
+    def _client(self, retries: bool) -> Any:
+        return _shared_client(self._settings, retries) if self._make_client is None else self._make_client(retries)
+
+    def _wait(self, attempt: int) -> None:
+        self._environment.sleep(min(_LONGEST_DELAY_S, _CLAIM_DELAY_S * 2**attempt) * self._environment.random())
+
+    # the table itself -------------------------------------------------------------------------------------------------
+
+    def _status(self) -> str | None:
+        try:
+            return str(self._send("describe_table")["Table"]["TableStatus"])
+        except Exception as error:
+            if code_of(error) == TABLE_ABSENT:
+                return None
+            raise failure(error, self.place).error from None
+
+    def _create(self) -> None:
+        billing: dict[str, Any] = {"BillingMode": "PAY_PER_REQUEST"}
+        if self._settings.capacity is not None:
+            units = dict(zip(("ReadCapacityUnits", "WriteCapacityUnits"), self._settings.capacity, strict=True))
+            billing = {"BillingMode": "PROVISIONED", "ProvisionedThroughput": units}
+        _LOGGER.info("%s is not there: it is made, %s", self.place, billing["BillingMode"])
+        try:
+            self._send(
+                "create_table",
+                AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in (TABLE_PATH, FILE_NAME)],
+                KeySchema=[{"AttributeName": TABLE_PATH, "KeyType": "HASH"}, {"AttributeName": FILE_NAME, "KeyType": "RANGE"}],
+                **billing,
+            )
+        except Exception as error:
+            # Another writer is making it this moment.
+            if code_of(error) != TABLE_IN_USE:
+                found: Failure = failure(error, self.place)
+                if not found.unsure:
+                    raise found.error from None
+
+    def _let_entries_expire(self) -> None:
+        try:
+            self._send("update_time_to_live", TimeToLiveSpecification={"Enabled": True, "AttributeName": EXPIRE_TIME})
+        except Exception as error:
+            # Entries that stay cost storage and nothing else.
+            _LOGGER.warning("%s was made, but its entries will not expire: %s", self.place, failure(error, self.place).error)
+
+    def _absent(self) -> str:
+        return (
+            f"{self.place} is not there, and ddb.create_table says not to make it. Correct ddb.table_name or ddb.region, or make it with "
+            f"the keys {TABLE_PATH} (HASH, S) and {FILE_NAME} (RANGE, S) and {EXPIRE_TIME} as its TTL attribute."
+        )
+
+
+# Clients are costly to make and safe to share, sessions are neither; a forked process makes its own, as for S3.
+_clients: dict[tuple[DynamoDBSettings, bool], Any] = {}
+_lock = threading.Lock()
+
+
+def _shared_client(settings: DynamoDBSettings, retries: bool) -> Any:
+    with _lock:
+        client = _clients.get((settings, retries))
+        if client is None:
+            client = _clients[settings, retries] = _new_client(settings, retries)
+        return client
+
+
+def _new_client(settings: DynamoDBSettings, retries: bool) -> Any:
+    hide_environment()
+    hide(settings.connection.secrets())
+    session = settings.connection.session()
+    client = settings.connection.client(
+        "dynamodb", retries=retries, endpoint_url=settings.endpoint_url, region=settings.region, session=session
+    )
+    credentials = session.get_credentials()
+
+    def hide_credentials(**_: object) -> None:
+        # Those of a role or of a machine change while the process runs.
+        if credentials is not None:
+            frozen = credentials.get_frozen_credentials()
+            hide(value for value in (frozen.access_key, frozen.secret_key, frozen.token) if value)
+
+    client.meta.events.register("before-sign.dynamodb", hide_credentials)
+    # Loggers that came with the client.
+    watch_loggers()
+    return client
+
+
+def _forget() -> None:
+    """In a process that was forked: another thread of the parent may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _clients.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

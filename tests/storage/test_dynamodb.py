@@ -1,0 +1,685 @@
+"""The DynamoDB store over a fake of DynamoDB and files in memory: the protocol, and every way in which a step of it can fail."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
+
+from lakelog.core.errors import StorageError, StoreConfigurationError
+from lakelog.storage.dynamodb import DynamoDBLogStore
+from lakelog.storage.environment import Environment
+from lakelog.storage.log_store import AlreadyExists, Created, FileInfo, LogStore, PutOutcome, Unknown
+from lakelog.storage.testing import Fault, FaultInjectingLogStore, LogStoreConformance, MemoryLogStore, SimulatedCrash, VirtualClock
+from tests.storage.fake_dynamodb import FakeClient, FakeDynamoDB, client_error
+
+ROOT = "s3a://bucket/some key/t"
+LOG = f"{ROOT}/_delta_log"
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def name(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def path(version: int) -> str:
+    return f"{LOG}/{name(version)}"
+
+
+@dataclass
+class World:
+    """S3 and DynamoDB, and a clock."""
+
+    objects: MemoryLogStore = field(default_factory=MemoryLogStore)
+    service: FakeDynamoDB = field(default_factory=lambda: FakeDynamoDB("delta_log"))
+    clock: VirtualClock = field(default_factory=VirtualClock)
+
+    def store(self, **options: object) -> DynamoDBLogStore:
+        return DynamoDBLogStore(
+            {key.replace("__", "."): value for key, value in options.items()},
+            environment=self.clock.environment(),
+            objects=self.objects,
+            client=lambda retries: FakeClient(self.service),
+        )
+
+    def writer(self, fault: Callable[[str], Fault | None]) -> tuple[DynamoDBLogStore, FakeClient, FaultInjectingLogStore]:
+        """A store of which every request, to S3 or DynamoDB, meets what ``fault`` says."""
+        client = FakeClient(self.service, fault)
+        objects = FaultInjectingLogStore(self.objects, lambda call: fault(call.verb), clock=self.clock)
+        store = DynamoDBLogStore({}, environment=self.clock.environment(), objects=objects, client=lambda retries: client)
+        return store, client, objects
+
+    def put_entry(self, version: int, temp: str, *, complete: bool, scheme: str = "s3a") -> None:
+        """What another writer entered."""
+        item = {
+            "tablePath": {"S": f"{scheme}://bucket/some key/t"},
+            "fileName": {"S": name(version)},
+            "tempPath": {"S": f".tmp/{temp}"},
+            "complete": {"S": "true" if complete else "false"},
+        }
+        if complete:
+            item["expireTime"] = {"N": str(self.clock.now_ms() // 1000 + 86_400)}
+        self.service.tables["delta_log"][item["tablePath"]["S"], name(version)] = item
+
+    def commits(self) -> dict[str, bytes]:
+        """The table's commit files as they are in S3."""
+        try:
+            infos = list(self.objects.list_from(f"{LOG}/"))
+        except FileNotFoundError:
+            return {}
+        return {info.name: self.objects.read(info.path) for info in infos}
+
+
+def names(store: LogStore) -> list[str]:
+    return [info.name for info in store.list_from(f"{LOG}/")]
+
+
+# the layout -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_leaves_the_item_and_the_objects_of_the_reference() -> None:
+    world = World()
+    store = world.store()
+    for version in range(3):
+        assert store.put_if_absent(path(version), b"commit %d" % version) == Created()
+    item = world.service.item(name(2))
+    assert item is not None
+    assert item.keys() == {"tablePath", "fileName", "tempPath", "complete", "expireTime"}
+    assert item["tablePath"] == ROOT
+    assert item["fileName"] == "00000000000000000002.json"
+    temp, _, uuid = item["tempPath"].rpartition(".")
+    assert temp == ".tmp/00000000000000000002.json"
+    assert UUID.fullmatch(uuid)
+    assert item["complete"] == "true"
+    assert int(item["expireTime"]) == world.clock.now_ms() // 1000 + 86_400
+    stored = world.service.tables["delta_log"][ROOT, name(2)]
+    assert {kind for value in stored.values() for kind in value} == {"S", "N"}
+    assert list(stored["expireTime"]) == ["N"]
+    assert world.objects.read(f"{LOG}/{item['tempPath']}") == world.objects.read(path(2)) == b"commit 2"
+    assert names(store) == [name(0), name(1), name(2)]
+
+
+def test_a_table_at_the_root_of_its_bucket_has_the_key_that_hadoop_writes() -> None:
+    world = World()
+    assert world.store().put_if_absent(f"s3a://bucket/_delta_log/{name(0)}", b"0") == Created()
+    assert [key for key, _ in world.service.tables["delta_log"]] == ["s3a://bucket/"]
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_the_key_has_the_scheme_of_the_option_however_the_path_is_written(scheme: str) -> None:
+    world = World()
+    store = world.store(ddb__scheme=scheme)
+    assert store.put_if_absent(path(0), b"0") == Created()
+    assert [key for key, _ in world.service.tables["delta_log"]] == [f"{scheme}://bucket/some key/t"]
+
+
+def test_what_is_no_commit_never_comes_to_dynamodb() -> None:
+    world = World()
+    client = FakeClient(world.service)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    others = [
+        f"{LOG}/_last_checkpoint",
+        f"{LOG}/00000000000000000010.checkpoint.parquet",
+        f"{LOG}/_staged_commits/{name(1)}",
+        f"{LOG}/0.json",
+        f"{ROOT}/{name(0)}",
+    ]
+    for other in others:
+        assert store.put_if_absent(other, b"1") == Created()
+        assert store.put_if_absent(other, b"2") == AlreadyExists()
+        store.put(other, b"3")
+        assert store.read(other) == b"3"
+    store.put(path(7), b"overwritten")
+    store.delete(others)
+    assert client.calls == []
+    assert world.commits() == {name(7): b"overwritten"}
+
+
+def test_an_uncontended_commit_takes_two_puts_and_three_requests_to_dynamodb() -> None:
+    world = World()
+    store, client, objects = world.writer(lambda verb: None)
+    store.put_if_absent(path(0), b"0")
+    client.calls.clear()
+    objects.calls.clear()
+    assert store.put_if_absent(path(1), b"1") == Created()
+    assert [verb for verb, _ in client.calls] == ["get_item", "put_item", "put_item"]
+    assert [call.verb for call in objects.calls] == ["list_from", "put", "put_if_absent"]
+
+
+# the contract ---------------------------------------------------------------------------------------------------------
+
+
+class InLog(LogStore):
+    """Puts every folder's files into a log below it, so that what the suite calls a commit is one."""
+
+    def __init__(self, inner: LogStore) -> None:
+        self.inner = inner
+
+    def read(self, path: str) -> bytes:
+        return self.inner.read(_inside(path))
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        return self.inner.put_if_absent(_inside(path), data)
+
+    def put(self, path: str, data: bytes) -> None:
+        self.inner.put(_inside(path), data)
+
+    def list_from(self, path: str) -> Iterator[FileInfo]:
+        folder = path.rpartition("/")[0]
+        return (
+            FileInfo(path=f"{folder}/{info.name}", size=info.size, modification_time_ms=info.modification_time_ms)
+            for info in self.inner.list_from(_inside(path))
+        )
+
+    def delete(self, paths: Iterable[str]) -> None:
+        self.inner.delete(map(_inside, paths))
+
+
+def _inside(path: str) -> str:
+    folder, _, file = path.rpartition("/")
+    return f"{folder}/_delta_log/{file}"
+
+
+class TestConformance(LogStoreConformance):
+    rounds = 10
+    long_listing = 40
+    large_bytes = 1 << 18
+    watched_bytes = 1 << 14
+
+    @pytest.fixture(autouse=True)
+    def place(self) -> None:
+        self.objects = MemoryLogStore(Environment.system().now_ms)
+        self.service = FakeDynamoDB("delta_log")
+
+    def make_folder(self) -> str:
+        return "s3a://bucket/t"
+
+    def make_store(self) -> LogStore:
+        store = DynamoDBLogStore(
+            {}, environment=Environment.system(), objects=self.objects, client=lambda retries: FakeClient(self.service)
+        )
+        return InLog(store)
+
+    def crashing_stores(self) -> Iterator[LogStore]:
+        for step in range(12):
+            count = itertools.count()
+
+            def fault(verb: str, step: int = step, count: Iterator[int] = count) -> Fault | None:
+                return Fault.CRASH_BEFORE if next(count) == step else None
+
+            objects = FaultInjectingLogStore(self.objects, lambda call, fault=fault: fault(call.verb))
+            store = DynamoDBLogStore(
+                {},
+                environment=Environment.system(),
+                objects=objects,
+                client=lambda retries, fault=fault: FakeClient(self.service, fault),
+            )
+            yield InLog(store)
+
+
+# a writer that dies, and requests that are lost -----------------------------------------------------------------------
+
+
+class Nth:
+    """One fault at one request, counted over S3 and DynamoDB together."""
+
+    def __init__(self, number: int, fault: Fault) -> None:
+        self.number, self.fault, self.seen, self.met = number, fault, 0, ""
+
+    def __call__(self, verb: str) -> Fault | None:
+        self.seen += 1
+        if self.seen != self.number:
+            return None
+        self.met = verb
+        return self.fault
+
+
+# Two look for other schemes, one lists, one gets the entry before; then T, the claim, the file, and that it is complete.
+REQUESTS = range(1, 9)
+CLAIM = 6
+FOLLOWERS: dict[str, Callable[[LogStore], object]] = {
+    "lists": names,
+    "reads": lambda store: _read(store, path(1)),
+    "puts the same version": lambda store: store.put_if_absent(path(1), b"other"),
+    "puts the next version": lambda store: store.put_if_absent(path(2), b"next"),
+}
+
+
+def _read(store: LogStore, of: str) -> bytes | None:
+    try:
+        return store.read(of)
+    except FileNotFoundError:
+        return None
+
+
+@pytest.mark.parametrize("follower", FOLLOWERS)
+@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_commit_whose_writer_dies_is_completed_from_the_claim_on(request_: int, crash: Fault, follower: str) -> None:
+    world = World()
+    assert world.store().put_if_absent(path(0), b"0") == Created()
+    schedule = Nth(request_, crash)
+    store, _, _ = world.writer(schedule)
+    with pytest.raises(SimulatedCrash):
+        store.put_if_absent(path(1), b"1")
+    claimed = world.service.item(name(1)) is not None
+    assert claimed == (request_ > CLAIM or (request_ == CLAIM and crash is Fault.CRASH_AFTER)), schedule.met
+    other = world.store()
+    answer = FOLLOWERS[follower](other)
+    if follower == "puts the same version":
+        assert answer == (AlreadyExists() if claimed else Created())
+        assert world.commits()[name(1)] == (b"1" if claimed else b"other")
+    elif claimed:
+        assert world.commits()[name(1)] == b"1"
+        assert answer in ([name(0), name(1)], b"1", Created())
+        item = world.service.item(name(1))
+        assert item is not None
+        assert item["complete"] == "true" or follower == "reads"
+    else:
+        assert name(1) not in world.commits()
+        assert answer in ([name(0)], None, Created())
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.LATE, Fault.DUPLICATE])
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_one_request_that_goes_wrong_never_makes_the_answer_untrue(request_: int, fault: Fault) -> None:
+    world = World()
+    assert world.store().put_if_absent(path(0), b"0") == Created()
+    schedule = Nth(request_, fault)
+    store, client, objects = world.writer(schedule)
+    try:
+        outcome: PutOutcome | Exception = store.put_if_absent(path(1), b"1")
+    except (OSError, StorageError) as error:
+        outcome = error
+    assert schedule.met
+    if isinstance(outcome, Exception):
+        assert request_ < CLAIM, f"{schedule.met} failed, which is after the claim"
+        assert world.service.item(name(1)) is None
+    else:
+        assert outcome == Created()
+        # What other writers and readers see before the late request comes.
+        assert names(world.store()) == [name(0), name(1)]
+        assert world.store().read(path(1)) == b"1"
+    client.settle()
+    objects.settle()
+    assert world.store().put_if_absent(path(2), b"2") == (Created())
+    assert world.commits().get(name(1)) == (None if isinstance(outcome, Exception) else b"1")
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.LATE, Fault.LOST_REQUEST, Fault.FAIL_AFTER])
+def test_of_two_writers_the_one_with_the_lost_answers_learns_that_it_lost(fault: Fault) -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+    other = world.store()
+    seen: list[str] = []
+
+    def schedule(verb: str) -> Fault | None:
+        if verb == "put_item" and not seen:
+            seen.append(verb)
+            # The other one comes first.
+            assert other.put_if_absent(path(1), b"other") == Created()
+            return fault
+        return None
+
+    store, client, _ = world.writer(schedule)
+    assert store.put_if_absent(path(1), b"1") == AlreadyExists()
+    client.settle()
+    assert world.commits()[name(1)] == b"other"
+    assert names(world.store()) == [name(0), name(1)]
+
+
+def test_a_claim_whose_answers_are_all_lost_is_unknown_and_may_be_repeated() -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+    broken = True
+
+    def schedule(verb: str) -> Fault | None:
+        return Fault.LATE if broken and verb in ("put_item", "get_item") and claiming else None
+
+    claiming = False
+
+    class Late(MemoryLogStore):
+        def put(self, path: str, data: bytes) -> None:
+            nonlocal claiming
+            claiming = True
+            super().put(path, data)
+
+    late = Late()
+    late.__dict__.update(world.objects.__dict__)
+    client = FakeClient(world.service, schedule)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=late, client=lambda retries: client)
+    outcome = store.put_if_absent(path(1), b"1")
+    assert isinstance(outcome, Unknown)
+    assert isinstance(outcome.cause, OSError)
+    assert _read(world.store(), path(1)) is None
+    client.settle()
+    # It came after all, and whoever asks finds it; the same bytes again are refused.
+    broken = False
+    assert store.put_if_absent(path(1), b"1") == AlreadyExists()
+    assert store.read(path(1)) == b"1"
+
+
+def test_a_claim_that_dynamodb_refuses_for_good_is_an_error_and_nothing_is_committed() -> None:
+    world = World()
+    store, client, _ = world.writer(lambda verb: None)
+    store.put_if_absent(path(0), b"0")
+
+    def refuse(**arguments: object) -> dict[str, object]:
+        raise client_error("AccessDeniedException", "PutItem", message="not authorized to perform: dynamodb:PutItem")
+
+    client.put_item = refuse  # type: ignore[method-assign,assignment]
+    with pytest.raises(PermissionError, match="dynamodb:PutItem"):
+        store.put_if_absent(path(1), b"1")
+    assert world.commits() == {name(0): b"0"}
+
+
+def test_a_claim_that_is_throttled_for_a_while_comes_through() -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+    throttled = itertools.count()
+    store, _, _ = world.writer(lambda verb: Fault.FAIL_BEFORE if verb == "put_item" and next(throttled) < 3 else None)
+    assert store.put_if_absent(path(1), b"1") == Created()
+
+
+# entries that are not to be believed ----------------------------------------------------------------------------------
+
+
+def test_a_version_whose_entry_expired_is_taken_because_its_file_is_there() -> None:
+    world = World()
+    store = world.store()
+    for version in range(3):
+        store.put_if_absent(path(version), b"first")
+    world.service.tables["delta_log"].clear()
+    for version in range(3):
+        assert world.store().put_if_absent(path(version), b"second") == AlreadyExists()
+    assert set(world.commits().values()) == {b"first"}
+    assert world.service.tables["delta_log"] == {}
+    assert world.store().put_if_absent(path(3), b"third") == Created()
+
+
+def test_an_entry_that_expires_between_the_look_and_the_claim_costs_the_writer_its_commit_and_nobody_elses() -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+
+    def schedule(verb: str) -> Fault | None:
+        if verb == "put":
+            # Another writer commits, and its entry is gone at once.
+            assert world.store().put_if_absent(path(1), b"other") == Created()
+            del world.service.tables["delta_log"][ROOT, name(1)]
+        return None
+
+    store, _, _ = world.writer(schedule)
+    assert store.put_if_absent(path(1), b"ours") == AlreadyExists()
+    assert world.commits()[name(1)] == b"other"
+    assert names(world.store()) == [name(0), name(1)]
+    assert world.store().put_if_absent(path(2), b"2") == Created()
+
+
+def test_a_table_that_was_deleted_leaves_its_place_to_a_new_one() -> None:
+    world = World()
+    old = world.store()
+    for version in range(5):
+        old.put_if_absent(path(version), b"old %d" % version)
+    world.put_entry(5, f"{name(5)}.gone", complete=False)
+    deleted = [info.path for folder in (f"{LOG}/", f"{LOG}/.tmp/") for info in world.objects.list_from(folder)]
+    world.objects.delete(deleted)
+    store = world.store()
+    with pytest.raises(FileNotFoundError):
+        store.list_from(f"{LOG}/")
+    for version in range(8):
+        assert store.put_if_absent(path(version), b"new %d" % version) == Created()
+        assert names(world.store()) == [name(earlier) for earlier in range(version + 1)]
+    assert list(world.commits().values()) == [b"new %d" % version for version in range(8)]
+
+
+def test_an_old_entry_in_the_way_of_a_later_version_is_removed() -> None:
+    world = World()
+    store = world.store()
+    store.put_if_absent(path(0), b"0")
+    # A table made anew by a writer that leaves old entries where they are.
+    world.put_entry(1, f"{name(1)}.old", complete=True)
+    assert store.put_if_absent(path(1), b"1") == Created()
+    item = world.service.item(name(1))
+    assert item is not None
+    assert not item["tempPath"].endswith(".old")
+    assert world.commits()[name(1)] == b"1"
+
+
+def test_entries_of_a_table_that_another_writer_is_making_stay() -> None:
+    world = World()
+    world.put_entry(0, f"{name(0)}.theirs", complete=False)
+    world.objects.put(f"{LOG}/.tmp/{name(0)}.theirs", b"theirs")
+    assert world.store().put_if_absent(path(0), b"ours") == AlreadyExists()
+    assert world.commits() == {name(0): b"theirs"}
+
+
+def test_a_version_after_a_commit_whose_file_is_gone_is_refused() -> None:
+    world = World()
+    store = world.store()
+    for version in range(3):
+        store.put_if_absent(path(version), b"x")
+    world.objects.delete([path(version) for version in range(3)])
+    with pytest.raises(StorageError, match="the commit before it was made, and its file is gone"):
+        store.put_if_absent(path(3), b"3")
+    assert world.commits() == {}
+
+
+def test_a_commit_of_which_nothing_is_left_is_an_error_that_names_its_entry() -> None:
+    world = World()
+    store = world.store()
+    store.put_if_absent(path(0), b"0")
+    world.put_entry(1, f"{name(1)}.gone", complete=False)
+    with pytest.raises(StorageError, match=rf"{name(1)} was committed, and neither .*tablePath is {ROOT}, its fileName {name(1)}"):
+        store.list_from(f"{LOG}/")
+    with pytest.raises(StorageError, match="neither"):
+        store.read(path(1))
+    with pytest.raises(StorageError, match="neither"):
+        store.put_if_absent(path(2), b"2")
+
+
+def test_an_entry_that_points_out_of_the_log_is_not_followed() -> None:
+    world = World()
+    store = world.store()
+    store.put_if_absent(path(0), b"0")
+    world.put_entry(1, "../../other/secret", complete=False)
+    with pytest.raises(StorageError, match=r"no path below .*/_delta_log/\.tmp"):
+        store.list_from(f"{LOG}/")
+
+
+def test_an_item_that_is_no_commit_is_an_error_that_names_the_option() -> None:
+    world = World()
+    world.service.tables["delta_log"][ROOT, name(0)] = {"tablePath": {"S": ROOT}, "fileName": {"S": name(0)}}
+    with pytest.raises(StorageError, match=r"ddb\.table_name"):
+        world.store().list_from(f"{LOG}/")
+
+
+def test_a_writer_that_goes_by_s3_alone_keeps_what_it_put_between_our_steps() -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+
+    def schedule(verb: str) -> Fault | None:
+        if verb == "put_if_absent":
+            world.objects.put(path(1), b"stranger")
+        return None
+
+    store, _, _ = world.writer(schedule)
+    assert store.put_if_absent(path(1), b"ours") == AlreadyExists()
+    assert world.commits()[name(1)] == b"stranger"
+    assert names(world.store()) == [name(0), name(1)]
+
+
+def test_what_is_deleted_before_it_was_completed_stays_deleted() -> None:
+    world = World()
+    store = world.store()
+    store.put_if_absent(path(0), b"0")
+    writer, _, _ = world.writer(Nth(CLAIM + 1, Fault.CRASH_BEFORE))
+    with pytest.raises(SimulatedCrash):
+        writer.put_if_absent(path(1), b"1")
+    store.delete([path(1)])
+    assert names(store) == [name(0)]
+    assert _read(store, path(1)) is None
+
+
+# readers who may not write --------------------------------------------------------------------------------------------
+
+
+class ReadOnly(MemoryLogStore):
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        raise PermissionError(path)
+
+    def put(self, path: str, data: bytes) -> None:
+        raise PermissionError(path)
+
+
+def test_a_reader_who_may_not_write_sees_a_commit_that_is_not_completed() -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+    writer, _, _ = world.writer(Nth(CLAIM + 1, Fault.CRASH_BEFORE))
+    with pytest.raises(SimulatedCrash):
+        writer.put_if_absent(path(1), b"the commit")
+    world.objects.put(f"{LOG}/_last_checkpoint", b"{}")
+    objects = ReadOnly()
+    objects.__dict__.update(world.objects.__dict__)
+    reader = DynamoDBLogStore({}, environment=world.clock.environment(), objects=objects, client=lambda retries: FakeClient(world.service))
+    assert names(reader) == [name(0), name(1), "_last_checkpoint"]
+    assert {info.name: info.size for info in reader.list_from(path(1))} == {name(1): len(b"the commit"), "_last_checkpoint": 2}
+    assert [info.name for info in reader.list_from(path(2))] == ["_last_checkpoint"]
+    assert reader.read(path(1)) == b"the commit"
+    assert name(1) not in world.commits()
+    assert names(world.store()) == [name(0), name(1), "_last_checkpoint"]
+
+
+# schemes --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", ["s3", "s3n"])
+@pytest.mark.parametrize("complete", [True, False])
+def test_entries_under_another_scheme_are_an_error_that_names_it_and_the_option(other: str, complete: bool) -> None:
+    world = World()
+    world.put_entry(4, f"{name(4)}.x", complete=complete, scheme=other)
+    store = world.store()
+    for ask in (lambda: store.put_if_absent(path(0), b"0"), lambda: store.list_from(f"{LOG}/")):
+        with pytest.raises(StoreConfigurationError, match=rf"{other}://bucket/some key/t.*ddb\.scheme to '{other}'"):
+            ask()
+    assert world.commits() == {}
+
+
+def test_schemes_are_looked_up_once_per_table() -> None:
+    world = World()
+    store, client, _ = world.writer(lambda verb: None)
+    for version in range(3):
+        store.put_if_absent(path(version), b"x")
+        list(store.list_from(path(version)))
+    asked = [arguments["ExpressionAttributeValues"][":table"]["S"] for verb, arguments in client.calls if verb == "query"]
+    assert asked.count("s3://bucket/some key/t") == asked.count("s3n://bucket/some key/t") == 1
+
+
+# the DynamoDB table itself --------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_made_on_demand_and_its_entries_expire() -> None:
+    world = World(service=FakeDynamoDB())
+    world.service.statuses = ["CREATING", "CREATING", "ACTIVE"]
+    before_ms = world.clock.now_ms()
+    store = world.store(ddb__table_name="locks")
+    with pytest.raises(FileNotFoundError):
+        store.list_from(f"{LOG}/")
+    assert world.service.tables == {}, "a reader made the table"
+    assert store.put_if_absent(path(0), b"0") == Created()
+    made = world.service.made["locks"]
+    assert made["BillingMode"] == "PAY_PER_REQUEST"
+    assert made["KeySchema"] == [
+        {"AttributeName": "tablePath", "KeyType": "HASH"},
+        {"AttributeName": "fileName", "KeyType": "RANGE"},
+    ]
+    assert {one["AttributeType"] for one in made["AttributeDefinitions"]} == {"S"}
+    assert world.service.expiring == {"locks": "expireTime"}
+    # Three looks a second apart, and a moment before the claim is repeated.
+    assert 3000 <= world.clock.now_ms() - before_ms < 4000
+
+
+def test_units_that_are_asked_for_are_provisioned() -> None:
+    world = World(service=FakeDynamoDB())
+    key = "io.delta.storage.S3DynamoDBLogStore.provisionedThroughput.rcu"
+    store = DynamoDBLogStore(
+        {key: "12"}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: FakeClient(world.service)
+    )
+    assert store.put_if_absent(path(0), b"0") == Created()
+    made = world.service.made["delta_log"]
+    assert made["BillingMode"] == "PROVISIONED"
+    assert made["ProvisionedThroughput"] == {"ReadCapacityUnits": 12, "WriteCapacityUnits": 5}
+
+
+def test_a_table_that_is_not_to_be_made_is_asked_for_by_name() -> None:
+    world = World(service=FakeDynamoDB())
+    store = world.store(ddb__table_name="locks", ddb__create_table="false", ddb__region="eu-west-1")
+    for ask in (lambda: store.put_if_absent(path(0), b"0"), lambda: store.list_from(f"{LOG}/")):
+        with pytest.raises(StoreConfigurationError, match=r"table locks \(region eu-west-1\) is not there.*ddb\.create_table.*tablePath"):
+            ask()
+    assert world.service.tables == {}
+
+
+def test_a_table_that_never_serves_is_given_up() -> None:
+    world = World(service=FakeDynamoDB())
+    world.service.statuses = ["CREATING"] * 1000
+    before_ms = world.clock.now_ms()
+    with pytest.raises(StoreConfigurationError, match="was not ready after 30 s"):
+        world.store().put_if_absent(path(0), b"0")
+    assert world.clock.now_ms() - before_ms <= 30_000
+
+
+def test_of_two_writers_that_make_the_table_both_commit() -> None:
+    world = World(service=FakeDynamoDB())
+    made: list[str] = []
+
+    def schedule(verb: str) -> Fault | None:
+        if verb == "create_table" and not made:
+            made.append(verb)
+            assert world.store().put_if_absent(path(0), b"other") == Created()
+        return None
+
+    store, _, _ = world.writer(schedule)
+    assert store.put_if_absent(path(0), b"ours") == AlreadyExists()
+    assert made
+    assert store.put_if_absent(path(1), b"ours") == Created()
+
+
+# errors ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (client_error("UnrecognizedClientException", "Query"), StoreConfigurationError, r"refused the credentials.*ddb\.key"),
+        (client_error("InvalidSignatureException", "Query"), StoreConfigurationError, r"refused the credentials.*secret"),
+        (client_error("ExpiredTokenException", "Query"), StoreConfigurationError, "expired"),
+        (client_error("AccessDeniedException", "Query"), PermissionError, "dynamodb:GetItem, Query, PutItem"),
+        (client_error("ValidationException", "Query"), StoreConfigurationError, r"tablePath \(HASH, S\).*ddb\.table_name"),
+        (client_error("InternalServerError", "Query", 500), OSError, "failed"),
+        (client_error("ThrottlingException", "Query"), OSError, "busy"),
+        (client_error("AccessForbidden", "Query", 403), StoreConfigurationError, r"no DynamoDB.*ddb\.endpoint_url"),
+        (NoCredentialsError(), StoreConfigurationError, r"no AWS credentials.*ddb\.profile"),
+        (EndpointConnectionError(endpoint_url="http://127.0.0.1:1"), StorageError, r"cannot be reached.*ddb\.region, ddb\.endpoint_url"),
+    ],
+)
+def test_what_dynamodb_refuses_is_one_error_that_names_the_table_and_the_option(error: Exception, kind: type[Exception], says: str) -> None:
+    world = World()
+    client = FakeClient(world.service)
+
+    def refuse(**arguments: object) -> dict[str, object]:
+        raise error
+
+    client.query = refuse  # type: ignore[method-assign,assignment]
+    store = DynamoDBLogStore(
+        {"ddb.table_name": "locks"}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client
+    )
+    with pytest.raises(kind, match=says) as raised:
+        store.list_from(f"{LOG}/")
+    assert "DynamoDB table locks (region us-east-1)" in str(raised.value)
+    # The SDK's error holds the request that was signed.
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
