@@ -1,7 +1,7 @@
 """A writer of Delta commits that knows nothing of lakelog: boto3, and the protocol of delta-spark's S3DynamoDBLogStore, step by step.
 
-It is what the tests put beside lakelog's DynamoDB store, since the original is not to be had here. It does as the original does where lakelog
-does more: its copy of the commit is a look and an unconditional put, and its last entry replaces whatever is there.
+It is what the tests put beside lakelog's DynamoDB store, since the original is not to be had here. It does as the original does where
+lakelog does more: its copy of the commit is a look and an unconditional put, and its last entry replaces whatever is there.
 
     0. look for N.json, an error if it is there
     1. look at the entry of N-1: recover it if it is not complete; an error if neither it nor the file is there
@@ -20,6 +20,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import boto3
@@ -207,7 +208,7 @@ class MixedWriter:
         try:
             self._dynamodb.describe_table(TableName=self._table)
         except self._dynamodb.exceptions.ResourceNotFoundException:
-            try:
+            with suppress(self._dynamodb.exceptions.ResourceInUseException):
                 self._dynamodb.create_table(
                     TableName=self._table,
                     AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("tablePath", "fileName")],
@@ -217,8 +218,6 @@ class MixedWriter:
                     ],
                     ProvisionedThroughput={"ReadCapacityUnits": 5, "WriteCapacityUnits": 5},
                 )
-            except self._dynamodb.exceptions.ResourceInUseException:
-                pass
         self._dynamodb.get_waiter("table_exists").wait(TableName=self._table, WaiterConfig={"Delay": 1, "MaxAttempts": 20})
 
 

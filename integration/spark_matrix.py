@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 import lakelog.spark
 from lakelog.core.errors import (
     CommitOutcomeUnknown,
+    DataFileMissingError,
     DeltaConcurrentModificationException,
     LakelogError,
     NotADeltaTableError,
@@ -42,7 +43,6 @@ from lakelog.storage.s3 import S3LogStore
 
 ASKED = json.loads(os.environ["LAKELOG_MATRIX"])
 ENGINE = ASKED["engine"]
-ON_CLUSTER = ASKED["master"] != "local[2]"
 
 
 @pytest.fixture(scope="session")
@@ -125,6 +125,7 @@ def ten(spark: SparkSession, table: str) -> str:
 # writing and reading ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cluster
 def test_write_append_overwrite(spark: SparkSession, s3: Any, ten: str) -> None:
     assert ids(load(spark, ten)) == list(range(10))
     save(spark.range(10, 12), ten)
@@ -139,6 +140,7 @@ def test_write_append_overwrite(spark: SparkSession, s3: Any, ten: str) -> None:
     ]
 
 
+@pytest.mark.cluster
 def test_which_engine_serves(spark: SparkSession, ten: str, caplog: pytest.LogCaptureFixture) -> None:
     row = DeltaTable.forPath(spark, ten).detail().collect()[0]
     assert (row.engine, row.logStore, row.location) == (ENGINE, "s3", ten)
@@ -147,6 +149,7 @@ def test_which_engine_serves(spark: SparkSession, ten: str, caplog: pytest.LogCa
     assert ("MapInArrow" in text) == (ENGINE == "arrow")
 
 
+@pytest.mark.cluster
 def test_every_type(spark: SparkSession, table: str) -> None:
     frame = spark.sql(
         "SELECT id, CAST(id AS INT) i, CAST(id AS SMALLINT) s, CAST(id AS TINYINT) t, id / 3.0D d, CAST(id / 3 AS FLOAT) f, "
@@ -163,6 +166,7 @@ def test_every_type(spark: SparkSession, table: str) -> None:
     assert found.select("st.y.z", "d").where("i BETWEEN 5 AND 6").collect() == [(["deep"], 5 / 3), (["deep"], 2.0)]
 
 
+@pytest.mark.cluster
 def test_partitions_with_odd_values(spark: SparkSession, s3: Any, table: str) -> None:
     values = ["plain", "with space", "per%cent", "sl/ash", "colon:", "q?u#e&s=t+", "größe😀", None, ""]
     frame = spark.createDataFrame(list(enumerate(values)), "id long, p string")
@@ -186,6 +190,7 @@ def test_only_the_columns_and_files_that_a_query_needs(spark: SparkSession, ten:
     assert sorted(load(spark, ten).groupBy(F.col("id") % 2).count().collect()) == [(0, 10), (1, 10)]
 
 
+@pytest.mark.cluster
 def test_replace_where(spark: SparkSession, ten: str) -> None:
     save(spark.range(5, 7), ten, "overwrite", replaceWhere="id >= 5")
     assert ids(load(spark, ten)) == [0, 1, 2, 3, 4, 5, 6]
@@ -216,6 +221,7 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, s3: Any, ten: str)
 # deleting ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cluster
 def test_delete(spark: SparkSession, ten: str) -> None:
     assert spark.sql(f"DELETE FROM delta.`{ten}` WHERE id IN (1, 3)").collect() == [(2,)]
     DeltaTable.forPath(spark, ten).delete("id > 7")
@@ -227,6 +233,7 @@ def test_delete(spark: SparkSession, ten: str) -> None:
     assert load(spark, ten).count() == 0
 
 
+@pytest.mark.cluster
 def test_change_feed(spark: SparkSession, table: str) -> None:
     save(spark.range(5), table, **{"delta.enableChangeDataFeed": "true"})
     spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 2")
@@ -238,6 +245,7 @@ def test_change_feed(spark: SparkSession, table: str) -> None:
 # versions ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cluster
 def test_time_travel(spark: SparkSession, ten: str) -> None:
     save(spark.range(3), ten, "overwrite")
     assert ids(load(spark, ten, versionAsOf="0")) == list(range(10))
@@ -250,6 +258,7 @@ def test_time_travel(spark: SparkSession, ten: str) -> None:
         load(spark, ten, versionAsOf="7")
 
 
+@pytest.mark.cluster
 def test_checkpoints(spark: SparkSession, s3: Any, table: str) -> None:
     save(spark.range(1), table, **{"delta.checkpointInterval": "3"})
     for number in range(1, 7):
@@ -290,6 +299,7 @@ def test_two_appends_at_once_both_land(spark: SparkSession, ten: str, monkeypatc
     assert [row.version for row in DeltaTable.forPath(spark, ten).history().collect()] == [2, 1, 0]
 
 
+@pytest.mark.cluster
 def test_conflict(spark: SparkSession, s3: Any, ten: str, monkeypatch: pytest.MonkeyPatch) -> None:
     just_before(monkeypatch, lambda: DeltaTable.forPath(spark, ten).delete("id = 0"))
     with pytest.raises(DeltaConcurrentModificationException):
@@ -349,6 +359,7 @@ def test_schema_evolution(spark: SparkSession, ten: str) -> None:
     assert load(spark, ten).columns == ["other"]
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_column_mapping(spark: SparkSession, table: str, mode: str) -> None:
     frame = spark.range(6).selectExpr("id", "CONCAT('w', id) AS `a word`", "id % 2 AS p")
@@ -365,6 +376,7 @@ def test_column_mapping(spark: SparkSession, table: str, mode: str) -> None:
 # names ------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cluster
 def test_sql_by_path(spark: SparkSession, ten: str) -> None:
     other = ten.replace("s3a://", "s3://")
     spark.sql(f"INSERT INTO delta.`{other}` SELECT 10L")
@@ -378,6 +390,7 @@ def test_sql_by_path(spark: SparkSession, ten: str) -> None:
     assert spark.table("seen").count() == 2
 
 
+@pytest.mark.cluster
 def test_catalog_table(spark: SparkSession, s3: Any, table: str) -> None:
     location = table.replace("s3a://", "s3://")
     made = DeltaTable.create(spark).tableName("shop_orders").location(location).addColumn("id", "BIGINT").addColumn("at", "DATE")
@@ -409,6 +422,7 @@ def test_a_folder_with_other_files_is_no_table(spark: SparkSession, s3: Any, tab
         load(spark, table)
 
 
+@pytest.mark.cluster
 def test_a_cached_frame_shows_a_write(spark: SparkSession, ten: str) -> None:
     frame = load(spark, ten).where("id >= 0").cache()
     try:
@@ -421,6 +435,7 @@ def test_a_cached_frame_shows_a_write(spark: SparkSession, ten: str) -> None:
         frame.unpersist()
 
 
+@pytest.mark.cluster
 def test_a_file_named_by_its_absolute_path(spark: SparkSession, s3: Any, ten: str, table: str) -> None:
     """As a shallow clone has it, and under another spelling of the scheme."""
     other = f"{table}/clone"
@@ -434,9 +449,19 @@ def test_a_file_named_by_its_absolute_path(spark: SparkSession, s3: Any, ten: st
     assert load(spark, other).where("id < 100").count() == numbers
 
 
+def test_a_data_file_that_is_gone(spark: SparkSession, s3: Any, ten: str) -> None:
+    gone = data_files(s3, ten)[0]
+    s3.delete_object(Bucket=ASKED["bucket"], Key=f"{key_of(ten)}/{gone}")
+    with pytest.raises(DataFileMissingError) as caught:
+        load(spark, ten).collect()
+    assert str(caught.value).startswith(f"Delta table {ten}: ")
+    assert gone in str(caught.value)
+
+
 # settings ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cluster
 def test_what_hadoop_is_told_at_run_time_counts(spark: SparkSession, s3: Any) -> None:
     """For this bucket alone: a wrong secret, then the right one."""
     bucket = f"{ASKED['bucket']}-other"

@@ -1,4 +1,4 @@
-"""Spark on S3 with both engines: `spark_matrix.py` for each, on one JVM and on a cluster, in a process of its own.
+"""Spark on S3 with both engines: `spark_matrix.py` for each, on one JVM, and in part on a cluster, in a process of its own.
 
 The native engine is told of the server under lakelog's names and the Arrow engine under Hadoop's, so that each also shows that the other
 side's names are understood.
@@ -44,8 +44,11 @@ def environment(folder: Path, python: str = sys.executable) -> dict[str, str]:
 @pytest.mark.parametrize("engine", ["native", "arrow"])
 def test_matrix(engine: str, master: str, minio: MinIO, bucket: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if engine == "native":
-        jars = ",".join(str(jar) for jar in request.getfixturevalue("hadoop_aws"))
-        conf = {"spark.jars": jars} | {f"spark.lakelog.s3.{name}": str(value) for name, value in minio.options().items()}
+        jars = [str(jar) for jar in request.getfixturevalue("hadoop_aws")]
+        # Each executor of a cluster would fetch the jars from the driver, some 700 MB.
+        paths = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
+        conf = {"spark.jars": ",".join(jars)} if master == "local[2]" else dict.fromkeys(paths, os.pathsep.join(jars))
+        conf |= {f"spark.lakelog.s3.{name}": str(value) for name, value in minio.options().items()}
     else:
         conf = {f"spark.hadoop.{name}": value for name, value in minio.hadoop().items()}
     client = {
@@ -56,7 +59,10 @@ def test_matrix(engine: str, master: str, minio: MinIO, bucket: str, tmp_path: P
     }
     asked = {"engine": engine, "master": master, "conf": conf, "bucket": bucket, "client": client}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", str(HERE / "spark_matrix.py"), "-q", "--durations=5", "-p", "no:cacheprovider"],
+        [
+            *(sys.executable, "-m", "pytest", str(HERE / "spark_matrix.py"), "-q", "-p", "no:cacheprovider"),
+            *(() if master == "local[2]" else ("-m", "cluster")),
+        ],
         cwd=ROOT,
         env=environment(tmp_path) | {"LAKELOG_MATRIX": json.dumps(asked)},
         capture_output=True,
@@ -65,7 +71,7 @@ def test_matrix(engine: str, master: str, minio: MinIO, bucket: str, tmp_path: P
         check=False,
     )
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
-    assert re.search(r"\d\d passed in", done.stdout), done.stdout
+    assert re.search(r"\d\d passed\b(?!.*(skipped|xfailed))", done.stdout), done.stdout
 
 
 BARE = """

@@ -24,20 +24,38 @@ def modules(page: Path) -> dict[str, str]:
     return {match[1]: block for block in _python(page.read_text(encoding="utf-8")) if (match := _MODULE.match(block))}
 
 
+def headings(page: Path) -> list[str]:
+    """The headings of a page."""
+    return [found[1] for found in _headings(page.read_text(encoding="utf-8"))]
+
+
 def sections(page: Path, heading: str, language: str = "python") -> list[str]:
     """The blocks in a language between a heading and the next."""
-    text = page.read_text(encoding="utf-8")
-    # A comment in an example is no heading.
-    headings = list(_HEADING.finditer(_BLOCK.sub(lambda block: "x" * len(block[0]), text)))
-    start = next(found for found in headings if found[1] == heading)
-    end = next((found.start() for found in headings if found.start() > start.start()), len(text))
-    return [found[2] for found in _BLOCK.finditer(text, start.end(), end) if found[1] == language]
+    return [block[2] for block in _BLOCK.finditer(_section(page, heading)) if block[1] == language]
 
 
 def section(page: Path, heading: str, language: str = "python") -> str:
     """The one block of `sections`."""
     (block,) = sections(page, heading, language)
     return block
+
+
+def table(page: Path, heading: str) -> list[list[str]]:
+    """The cells of the rows of the table between a heading and the next, without its head."""
+    rows = [line for line in _section(page, heading).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+
+
+def _section(page: Path, heading: str) -> str:
+    text = page.read_text(encoding="utf-8")
+    found = _headings(text)
+    start = next(match for match in found if match[1] == heading)
+    return text[start.end() : next((match.start() for match in found if match.start() > start.start()), len(text))]
+
+
+def _headings(text: str) -> list[re.Match[str]]:
+    # A comment in an example is no heading.
+    return list(_HEADING.finditer(_BLOCK.sub(lambda block: "x" * len(block[0]), text)))
 
 
 def _python(text: str) -> list[str]:

@@ -152,8 +152,6 @@ def minio_binary(*, say: Say = print) -> Path:
 
     def build(folder: Path) -> None:
         say(f"building MinIO {VERSION} with go install, once, which takes some minutes")
-        # Without cgo it asks for no C compiler.
-        environment = {"GOBIN": str(folder), "CGO_ENABLED": "0"}
-        run_tool("MinIO", ["go", "install", f"{MODULE}@{VERSION}"], folder=folder, environment=environment)
+        run_tool("MinIO", ["go", "install", f"{MODULE}@{VERSION}"], folder=folder, environment={"GOBIN": str(folder)})
 
     return cached(f"minio-{VERSION}-{platform.system()}-{platform.machine()}".lower(), build) / "minio"

@@ -12,7 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakelog.core.actions import AddFile, Metadata, parse_commit
-from lakelog.core.errors import CorruptLogError, LakelogError, PartitionColumnError, PathEscapesTableError, PathOutsideTableError
+from lakelog.core.errors import (
+    CorruptLogError,
+    InvalidRequestError,
+    LakelogError,
+    PartitionColumnError,
+    PathEscapesTableError,
+    PathOutsideTableError,
+)
 from lakelog.core.paths import (
     FEW,
     absolute_uri,
@@ -23,6 +30,7 @@ from lakelog.core.paths import (
     encode_path,
     hive_escape,
     hive_unescape,
+    object_store_root,
     parse_partition_path,
     partition_folder,
 )
@@ -240,3 +248,46 @@ def test_partition_folders_give_their_values_back(pairs: list[tuple[str, str | N
 def test_folders_of_other_columns_are_refused(folder: str) -> None:
     with pytest.raises(PartitionColumnError, match=r"does not hold the partition columns \['p', 'q'\]"):
         parse_partition_path(folder, ["p", "q"])
+
+
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [
+        ("s3://bucket/t", "s3a://bucket/t"),
+        ("s3n://bucket/t", "s3a://bucket/t"),
+        ("S3A://Bucket/T", "s3a://Bucket/T"),
+        ("s3a://bucket//a///b/./c/", "s3a://bucket/a/b/c"),
+        ("s3a://bucket/a/../b", "s3a://bucket/b"),
+        ("s3a://bucket/a%20b/c d+e?f#g", "s3a://bucket/a%20b/c d+e?f#g"),
+        ("s3a://bucket/x:y@z", "s3a://bucket/x:y@z"),
+        ("s3a://bucket", "s3a://bucket"),
+        ("s3://bucket/", "s3a://bucket"),
+        ("s3a://bucket/line\nbreak", "s3a://bucket/line\nbreak"),
+        ("/tmp/s3://bucket", None),
+        ("file:/tmp/t", None),
+        ("hdfs://s3/t", None),
+        ("s3x://bucket/t", None),
+        ("s3/t", None),
+    ],
+)
+def test_the_spellings_of_one_root_on_s3(path: str, root: str | None) -> None:
+    assert object_store_root(path) == root
+    if root is not None:
+        assert object_store_root(root) == root
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["s3a://AKIAKEY:sec/ret@bucket/t", "s3a://AKIAKEY:secret@bucket/t", "s3a://AKIAKEY@bucket/t", "s3a://AKIAKEY:443/t"],
+)
+def test_credentials_in_a_path_are_refused_and_not_repeated(path: str) -> None:
+    with pytest.raises(InvalidRequestError, match="as settings") as caught:
+        object_store_root(path)
+    assert "AKIA" not in str(caught.value)
+    assert "ret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["s3a:///t", "s3:t", "s3a:/bucket/t", "s3://bucket/..", "s3://bucket/a/../../b"])
+def test_a_root_without_a_bucket(path: str) -> None:
+    with pytest.raises(InvalidRequestError, match="bucket"):
+        object_store_root(path)

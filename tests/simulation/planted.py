@@ -127,32 +127,31 @@ class _FreshIdentities(Passing):
 
 
 def _exists_is_a_conflict(patch: pytest.MonkeyPatch) -> None:
-    def holds(self: CommitLoop, version: int, prepared: PreparedCommit) -> bool:
-        self._store.read(self._reader.commit_path(version))
-        return False
+    def other(self: CommitLoop, version: int, prepared: PreparedCommit) -> bytes | None:
+        return self._store.read(self._reader.commit_path(version))
 
-    patch.setattr(CommitLoop, "_holds", holds)
+    patch.setattr(CommitLoop, "_other", other)
 
 
 def _exists_is_ours(patch: pytest.MonkeyPatch) -> None:
-    def holds(self: CommitLoop, version: int, prepared: PreparedCommit) -> bool:
+    def other(self: CommitLoop, version: int, prepared: PreparedCommit) -> bytes | None:
         self._store.read(self._reader.commit_path(version))
-        return True
+        return None
 
-    patch.setattr(CommitLoop, "_holds", holds)
+    patch.setattr(CommitLoop, "_other", other)
 
 
 def _unknown_is(answer: Callable[[Exception], bool]) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
         original = CommitLoop._settle
 
-        def settle(self: CommitLoop, version: int, prepared: PreparedCommit, doubts: list[Exception]) -> bool:
+        def settle(self: CommitLoop, version: int, prepared: PreparedCommit, doubts: list[Exception]) -> bytes | None:
             if doubts:
                 return original(self, version, prepared, doubts)
             outcome = self._store.put_if_absent(self._reader.commit_path(version), prepared.data)
             if isinstance(outcome, Unknown):
-                return answer(outcome.cause)
-            return isinstance(outcome, Created) or self._holds(version, prepared)
+                return None if answer(outcome.cause) else b""
+            return None if isinstance(outcome, Created) else self._other(version, prepared)
 
         patch.setattr(CommitLoop, "_settle", settle)
 
@@ -164,11 +163,11 @@ def _failure(cause: Exception) -> bool:
 
 
 def _nothing_there_is_a_failure(patch: pytest.MonkeyPatch) -> None:
-    def settle(self: CommitLoop, version: int, prepared: PreparedCommit, doubts: list[Exception]) -> bool:
+    def settle(self: CommitLoop, version: int, prepared: PreparedCommit, doubts: list[Exception]) -> bytes | None:
         if isinstance(self._store.put_if_absent(self._reader.commit_path(version), prepared.data), Created):
-            return True
+            return None
         try:
-            return self._holds(version, prepared)
+            return self._other(version, prepared)
         except FileNotFoundError as error:
             raise StorageError(f"version {version} is not there") from error
 

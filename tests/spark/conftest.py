@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,8 +13,11 @@ import lakelog.spark
 
 @pytest.fixture(scope="session")
 def delta(spark: SparkSession) -> SparkSession:
-    """The run's session with lakelog enabled."""
-    return lakelog.spark.enable(spark)
+    """The run's session with lakelog enabled; LAKELOG_ENGINE names the engine that serves its tables."""
+    enabled = lakelog.spark.enable(spark)
+    if (engine := os.environ.get("LAKELOG_ENGINE")) is not None:
+        enabled.conf.set("spark.lakelog.engine", engine)
+    return enabled
 
 
 @pytest.fixture(scope="module")

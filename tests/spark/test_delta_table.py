@@ -21,7 +21,8 @@ HISTORY = (
 DETAIL = (
     "format string, id string, name string, description string, location string, createdAt timestamp, lastModified timestamp, "
     "partitionColumns array<string>, clusteringColumns array<string>, numFiles bigint, sizeInBytes bigint, properties map<string,string>, "
-    "minReaderVersion int, minWriterVersion int, tableFeatures array<string>, readableBy array<string>, writableBy array<string>"
+    "minReaderVersion int, minWriterVersion int, tableFeatures array<string>, readableBy array<string>, writableBy array<string>, "
+    "engine string, engineReason string, logStore string"
 )
 
 
@@ -68,6 +69,7 @@ def test_detail(delta: SparkSession, path: str) -> None:
     assert (row.format, row.name, row.location) == ("delta", None, f"file:{path}")
     assert (row.partitionColumns, row.clusteringColumns, row.properties) == (["part"], [], {})
     assert (row.minReaderVersion, row.minWriterVersion, row.tableFeatures) == (1, 2, ["appendOnly", "invariants"])
+    assert (row.engine, row.engineReason, row.logStore) == ("native", "Spark reads file itself", "local")
     files = delta.read.format("delta").load(path).inputFiles()
     assert row.numFiles == len(files)
     assert row.sizeInBytes == sum(Path("/" + f.removeprefix("file:").lstrip("/").replace("%20", " ")).stat().st_size for f in files)

@@ -1,15 +1,18 @@
-"""DynamoDB in a dictionary, asked as a client of boto3 is, with the faults of networks and servers."""
+"""DynamoDB in a dictionary, asked as a client of boto3 is, with the faults of networks and servers; and lakelog's store over it."""
 
 from __future__ import annotations
 
 import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from lakelog.storage.testing import Fault, SimulatedCrash
+from lakelog.storage.dynamodb import DynamoDBLogStore
+from lakelog.storage.log_store import LogStore
+from lakelog.storage.testing import Fault, FaultInjectingLogStore, MemoryLogStore, SimulatedCrash, VirtualClock
 
 Item = Mapping[str, Mapping[str, str]]
 Request = Callable[[], dict[str, Any]]
@@ -185,6 +188,66 @@ class FakeClient:
                 return answer
             case _:
                 raise AssertionError(f"a client of DynamoDB has no fault {fault}")
+
+
+ROOT = "s3a://bucket/some key/t"
+LOG = f"{ROOT}/_delta_log"
+
+
+def name(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def path(version: int) -> str:
+    return f"{LOG}/{name(version)}"
+
+
+@dataclass
+class World:
+    """S3 and DynamoDB, and a clock."""
+
+    objects: MemoryLogStore = field(default_factory=MemoryLogStore)
+    service: FakeDynamoDB = field(default_factory=lambda: FakeDynamoDB("delta_log"))
+    clock: VirtualClock = field(default_factory=VirtualClock)
+
+    def store(self, **options: object) -> DynamoDBLogStore:
+        return DynamoDBLogStore(
+            {key.replace("__", "."): value for key, value in options.items()},
+            environment=self.clock.environment(),
+            objects=self.objects,
+            client=lambda retries: FakeClient(self.service),
+        )
+
+    def writer(self, fault: Callable[[str], Fault | None]) -> tuple[DynamoDBLogStore, FakeClient, FaultInjectingLogStore]:
+        """A store of which every request, to S3 or DynamoDB, meets what ``fault`` says."""
+        client = FakeClient(self.service, fault)
+        objects = FaultInjectingLogStore(self.objects, lambda call: fault(call.verb), clock=self.clock)
+        store = DynamoDBLogStore({}, environment=self.clock.environment(), objects=objects, client=lambda retries: client)
+        return store, client, objects
+
+    def put_entry(self, version: int, temp: str, *, complete: bool, scheme: str = "s3a") -> None:
+        """What another writer entered."""
+        item = {
+            "tablePath": {"S": f"{scheme}://bucket/some key/t"},
+            "fileName": {"S": name(version)},
+            "tempPath": {"S": f".tmp/{temp}"},
+            "complete": {"S": "true" if complete else "false"},
+        }
+        if complete:
+            item["expireTime"] = {"N": str(self.clock.now_ms() // 1000 + 86_400)}
+        self.service.tables["delta_log"][item["tablePath"]["S"], name(version)] = item
+
+    def commits(self) -> dict[str, bytes]:
+        """The table's commit files as they are in S3."""
+        try:
+            infos = list(self.objects.list_from(f"{LOG}/"))
+        except FileNotFoundError:
+            return {}
+        return {info.name: self.objects.read(info.path) for info in infos}
+
+
+def names(store: LogStore) -> list[str]:
+    return [info.name for info in store.list_from(f"{LOG}/")]
 
 
 def client_error(code: str, operation: str, status: int = 400, message: str = "as a test says") -> ClientError:

@@ -72,6 +72,12 @@ class FakeS3:
     """
 
     def __init__(self) -> None:
+        self.url = ""
+        self.lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """A new server at the old address."""
         self.objects: dict[str, bytes] = {}
         self.asked: list[Asked] = []
         self.faults: list[Fault | None] = []
@@ -79,8 +85,6 @@ class FakeS3:
         self.conditional = True
         self.ordered = True
         self.page = 1000
-        self.url = ""
-        self.lock = threading.Lock()
 
     @property
     def log(self) -> list[str]:
@@ -148,11 +152,14 @@ def _error(code: str) -> bytes:
 
 @contextmanager
 def fake_s3() -> Iterator[FakeS3]:
-    """A server that runs, and nothing that the process remembers of others."""
+    """A server that runs."""
     state = FakeS3()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # One packet an answer: of two, the second waits for the first's receipt.
+        wbufsize = 1 << 16
+        disable_nagle_algorithm = True
 
         def handle_any(self) -> None:
             parts = urlsplit(self.path)
@@ -162,7 +169,8 @@ def fake_s3() -> Iterator[FakeS3]:
             asked = Asked(self.command, key, query, {name.lower(): value for name, value in self.headers.items()})
             with state.lock:
                 state.asked.append(asked)
-                fault = state.faults.pop(0) if state.faults else state.befalls(asked)
+                ordered = state.faults.pop(0) if state.faults else state
+            fault = state.befalls(asked) if isinstance(ordered, FakeS3) else ordered
             status, answer = 200, b""
             if fault is None or fault.done or fault.cut:
                 status, answer = state.answer(asked, body)
@@ -196,17 +204,18 @@ def fake_s3() -> Iterator[FakeS3]:
     try:
         yield state
     finally:
-        forget()
+        forget(url=state.url)
         server.shutdown()
         server.server_close()
         thread.join()
 
 
-def forget() -> None:
-    """Make this process one that has not asked anything yet."""
-    for shared in s3_requests._clients.values():
-        shared.client.close()
-    s3_requests._clients.clear()
+def forget(url: str | None = None) -> None:
+    """Make this process one that has not asked anything yet, or not at this address."""
+    for key, shared in list(s3_requests._clients.items()):
+        if url in (None, shared.client.meta.endpoint_url):
+            shared.client.close()
+            del s3_requests._clients[key]
     s3_probe._known.clear()
 
 

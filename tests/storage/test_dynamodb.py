@@ -5,77 +5,17 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 
 import pytest
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
 from lakelog.core.errors import StorageError, StoreConfigurationError
 from lakelog.storage.dynamodb import DynamoDBLogStore
 from lakelog.storage.environment import Environment
 from lakelog.storage.log_store import AlreadyExists, Created, FileInfo, LogStore, PutOutcome, Unknown
-from lakelog.storage.testing import Fault, FaultInjectingLogStore, LogStoreConformance, MemoryLogStore, SimulatedCrash, VirtualClock
-from tests.storage.fake_dynamodb import FakeClient, FakeDynamoDB, client_error
+from lakelog.storage.testing import Fault, FaultInjectingLogStore, LogStoreConformance, MemoryLogStore, SimulatedCrash
+from tests.storage.fake_dynamodb import LOG, ROOT, FakeClient, FakeDynamoDB, World, client_error, name, names, path
 
-ROOT = "s3a://bucket/some key/t"
-LOG = f"{ROOT}/_delta_log"
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-
-
-def name(version: int) -> str:
-    return f"{version:020d}.json"
-
-
-def path(version: int) -> str:
-    return f"{LOG}/{name(version)}"
-
-
-@dataclass
-class World:
-    """S3 and DynamoDB, and a clock."""
-
-    objects: MemoryLogStore = field(default_factory=MemoryLogStore)
-    service: FakeDynamoDB = field(default_factory=lambda: FakeDynamoDB("delta_log"))
-    clock: VirtualClock = field(default_factory=VirtualClock)
-
-    def store(self, **options: object) -> DynamoDBLogStore:
-        return DynamoDBLogStore(
-            {key.replace("__", "."): value for key, value in options.items()},
-            environment=self.clock.environment(),
-            objects=self.objects,
-            client=lambda retries: FakeClient(self.service),
-        )
-
-    def writer(self, fault: Callable[[str], Fault | None]) -> tuple[DynamoDBLogStore, FakeClient, FaultInjectingLogStore]:
-        """A store of which every request, to S3 or DynamoDB, meets what ``fault`` says."""
-        client = FakeClient(self.service, fault)
-        objects = FaultInjectingLogStore(self.objects, lambda call: fault(call.verb), clock=self.clock)
-        store = DynamoDBLogStore({}, environment=self.clock.environment(), objects=objects, client=lambda retries: client)
-        return store, client, objects
-
-    def put_entry(self, version: int, temp: str, *, complete: bool, scheme: str = "s3a") -> None:
-        """What another writer entered."""
-        item = {
-            "tablePath": {"S": f"{scheme}://bucket/some key/t"},
-            "fileName": {"S": name(version)},
-            "tempPath": {"S": f".tmp/{temp}"},
-            "complete": {"S": "true" if complete else "false"},
-        }
-        if complete:
-            item["expireTime"] = {"N": str(self.clock.now_ms() // 1000 + 86_400)}
-        self.service.tables["delta_log"][item["tablePath"]["S"], name(version)] = item
-
-    def commits(self) -> dict[str, bytes]:
-        """The table's commit files as they are in S3."""
-        try:
-            infos = list(self.objects.list_from(f"{LOG}/"))
-        except FileNotFoundError:
-            return {}
-        return {info.name: self.objects.read(info.path) for info in infos}
-
-
-def names(store: LogStore) -> list[str]:
-    return [info.name for info in store.list_from(f"{LOG}/")]
 
 
 # the layout -----------------------------------------------------------------------------------------------------------
@@ -576,110 +516,3 @@ def test_schemes_are_looked_up_once_per_table() -> None:
         list(store.list_from(path(version)))
     asked = [arguments["ExpressionAttributeValues"][":table"]["S"] for verb, arguments in client.calls if verb == "query"]
     assert asked.count("s3://bucket/some key/t") == asked.count("s3n://bucket/some key/t") == 1
-
-
-# the DynamoDB table itself --------------------------------------------------------------------------------------------
-
-
-def test_the_table_is_made_on_demand_and_its_entries_expire() -> None:
-    world = World(service=FakeDynamoDB())
-    world.service.statuses = ["CREATING", "CREATING", "ACTIVE"]
-    before_ms = world.clock.now_ms()
-    store = world.store(ddb__table_name="locks")
-    with pytest.raises(FileNotFoundError):
-        store.list_from(f"{LOG}/")
-    assert world.service.tables == {}, "a reader made the table"
-    assert store.put_if_absent(path(0), b"0") == Created()
-    made = world.service.made["locks"]
-    assert made["BillingMode"] == "PAY_PER_REQUEST"
-    assert made["KeySchema"] == [
-        {"AttributeName": "tablePath", "KeyType": "HASH"},
-        {"AttributeName": "fileName", "KeyType": "RANGE"},
-    ]
-    assert {one["AttributeType"] for one in made["AttributeDefinitions"]} == {"S"}
-    assert world.service.expiring == {"locks": "expireTime"}
-    # Three looks a second apart, and a moment before the claim is repeated.
-    assert 3000 <= world.clock.now_ms() - before_ms < 4000
-
-
-def test_units_that_are_asked_for_are_provisioned() -> None:
-    world = World(service=FakeDynamoDB())
-    key = "io.delta.storage.S3DynamoDBLogStore.provisionedThroughput.rcu"
-    store = DynamoDBLogStore(
-        {key: "12"}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: FakeClient(world.service)
-    )
-    assert store.put_if_absent(path(0), b"0") == Created()
-    made = world.service.made["delta_log"]
-    assert made["BillingMode"] == "PROVISIONED"
-    assert made["ProvisionedThroughput"] == {"ReadCapacityUnits": 12, "WriteCapacityUnits": 5}
-
-
-def test_a_table_that_is_not_to_be_made_is_asked_for_by_name() -> None:
-    world = World(service=FakeDynamoDB())
-    store = world.store(ddb__table_name="locks", ddb__create_table="false", ddb__region="eu-west-1")
-    for ask in (lambda: store.put_if_absent(path(0), b"0"), lambda: store.list_from(f"{LOG}/")):
-        with pytest.raises(StoreConfigurationError, match=r"table locks \(region eu-west-1\) is not there.*ddb\.create_table.*tablePath"):
-            ask()
-    assert world.service.tables == {}
-
-
-def test_a_table_that_never_serves_is_given_up() -> None:
-    world = World(service=FakeDynamoDB())
-    world.service.statuses = ["CREATING"] * 1000
-    before_ms = world.clock.now_ms()
-    with pytest.raises(StoreConfigurationError, match="was not ready after 30 s"):
-        world.store().put_if_absent(path(0), b"0")
-    assert world.clock.now_ms() - before_ms <= 30_000
-
-
-def test_of_two_writers_that_make_the_table_both_commit() -> None:
-    world = World(service=FakeDynamoDB())
-    made: list[str] = []
-
-    def schedule(verb: str) -> Fault | None:
-        if verb == "create_table" and not made:
-            made.append(verb)
-            assert world.store().put_if_absent(path(0), b"other") == Created()
-        return None
-
-    store, _, _ = world.writer(schedule)
-    assert store.put_if_absent(path(0), b"ours") == AlreadyExists()
-    assert made
-    assert store.put_if_absent(path(1), b"ours") == Created()
-
-
-# errors ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "says"),
-    [
-        (client_error("UnrecognizedClientException", "Query"), StoreConfigurationError, r"refused the credentials.*ddb\.key"),
-        (client_error("InvalidSignatureException", "Query"), StoreConfigurationError, r"refused the credentials.*secret"),
-        (client_error("ExpiredTokenException", "Query"), StoreConfigurationError, "expired"),
-        (client_error("AccessDeniedException", "Query"), PermissionError, "dynamodb:GetItem, Query, PutItem"),
-        (client_error("ValidationException", "Query"), StoreConfigurationError, r"tablePath \(HASH, S\).*ddb\.table_name"),
-        (client_error("InternalServerError", "Query", 500), OSError, "failed"),
-        (client_error("ThrottlingException", "Query"), OSError, "busy"),
-        (client_error("AccessForbidden", "Query", 403), StoreConfigurationError, r"no DynamoDB.*ddb\.endpoint_url"),
-        (NoCredentialsError(), StoreConfigurationError, r"no AWS credentials.*ddb\.profile"),
-        (EndpointConnectionError(endpoint_url="http://127.0.0.1:1"), StorageError, r"cannot be reached.*ddb\.region, ddb\.endpoint_url"),
-    ],
-)
-def test_what_dynamodb_refuses_is_one_error_that_names_the_table_and_the_option(error: Exception, kind: type[Exception], says: str) -> None:
-    world = World()
-    client = FakeClient(world.service)
-
-    def refuse(**arguments: object) -> dict[str, object]:
-        raise error
-
-    client.query = refuse  # type: ignore[method-assign,assignment]
-    store = DynamoDBLogStore(
-        {"ddb.table_name": "locks"}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client
-    )
-    with pytest.raises(kind, match=says) as raised:
-        store.list_from(f"{LOG}/")
-    assert "DynamoDB table locks (region us-east-1)" in str(raised.value)
-    # The SDK's error holds the request that was signed.
-    assert raised.value.__cause__ is None
-    assert raised.value.__suppress_context__

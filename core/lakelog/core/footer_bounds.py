@@ -8,7 +8,7 @@ may give -0.0 or 0.0 for either; parquet-mr drops statistics over 4096 bytes wit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Context, Decimal
@@ -32,12 +32,18 @@ class FooterBounds:
     nulls: int | None
 
 
-def leaf_bounds(footer: pq.FileMetaData, leaf: int, data_type: DataType) -> FooterBounds:
+def leaf_bounds(
+    footer: pq.FileMetaData, leaf: int, data_type: DataType, *, has_nan: bool | None = None, groups: Sequence[int] | None = None
+) -> FooterBounds:
     """The bounds over all row groups of column chunk ``leaf``, read as ``data_type``.
 
     A footer type that Spark would not read as ``data_type`` unchanged gives no bounds.
+
+    Args:
+        has_nan: whether a float in the column is NaN; None where only the footer is there to tell.
+        groups: the row groups that count; None for all.
     """
-    chunks = [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
+    chunks = [footer.row_group(group).column(leaf) for group in (range(footer.num_row_groups) if groups is None else groups)]
     # The stubs of pyarrow know neither has_null_count nor that a measured chunk has its values.
     measured: list[tuple[int, Any]] = [(chunk.num_values, chunk.statistics) for chunk in chunks if chunk.num_values]
     known = all(stats is not None and stats.has_null_count for _, stats in measured)
@@ -57,7 +63,8 @@ def leaf_bounds(footer: pq.FileMetaData, leaf: int, data_type: DataType) -> Foot
     if not lows:
         return FooterBounds(None, None, nulls)
     if isinstance(lows[0], float):
-        return FooterBounds(_least(lows), _greatest(highs, footer), nulls)
+        shows_nan = not has_nan and (has_nan is False or footer.created_by.startswith("parquet-mr version"))
+        return FooterBounds(_least(lows), _greatest(highs) if shows_nan else None, nulls)
     lower, upper = min(lows), max(highs)
     earliest = _earliest_certain(footer, data_type)
     if earliest is not None:
@@ -150,10 +157,10 @@ def _least(lows: list[Raw]) -> float | None:
     return -0.0 if least == 0 else least
 
 
-def _greatest(highs: list[Raw], footer: pq.FileMetaData) -> float | None:
-    # Readers skip a file by its maximum although NaN is greater than all, so it may be told only where a NaN would have shown.
+def _greatest(highs: list[Raw]) -> float | None:
+    """Readers skip a file by its maximum although NaN is greater than all, so it may be told only where a NaN would have shown."""
     values = [float(high) for high in highs]
-    if not footer.created_by.startswith("parquet-mr version") or any(math.isnan(value) for value in values):
+    if any(math.isnan(value) for value in values):
         return None
     greatest = max(values)
     return 0.0 if greatest == 0 else greatest

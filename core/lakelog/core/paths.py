@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.core.errors import CorruptLogError, PartitionColumnError, PathEscapesTableError, PathOutsideTableError
+from lakelog.core.errors import CorruptLogError, InvalidRequestError, PartitionColumnError, PathEscapesTableError, PathOutsideTableError
 from lakelog.core.log_files import LOG_FOLDER
 
 Strings: TypeAlias = "pa.StringArray | pa.ChunkedArray[pa.StringScalar]"
@@ -30,6 +30,37 @@ Strings: TypeAlias = "pa.StringArray | pa.ChunkedArray[pa.StringScalar]"
 FEW = 64
 
 HIVE_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+def object_store_root(path: str) -> str | None:
+    """The root of a table on S3 in the one form that its spellings share, ``s3a://bucket/some key``; None for another filesystem's path.
+
+    A path is read as Hadoop reads it: no character is an escape, slashes in a row count once, ``.`` and ``..`` are undone.
+
+    Raises:
+        InvalidRequestError: the path names no bucket, leaves it by ``..``, or carries credentials.
+    """
+    match = _S3.fullmatch(path)
+    if match is None:
+        return None
+    bucket = match[1] or ""
+    if "@" in bucket or ":" in bucket:
+        # Nothing of it is repeated: what stands before the bucket may be a secret, and messages end up in logs.
+        raise InvalidRequestError(
+            "a path of scheme s3a has credentials or a port beside its bucket's name. Write it as s3a://bucket/folder, and give "
+            "credentials and endpoint as settings."
+        )
+    if not bucket:
+        raise InvalidRequestError(f"the path {_told(path)} names no bucket. Write it as s3a://bucket/folder.")
+    parts: list[str] = []
+    for part in match[2].split("/"):
+        if part == ".." and not parts:
+            raise InvalidRequestError(f"the path {_told(path)} leaves its bucket by '..'. Write it without.")
+        if part == "..":
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join((f"s3a://{bucket}", *parts))
 
 
 def decode_path(add_path: str) -> str:
@@ -161,6 +192,8 @@ def parse_partition_path(rel_dir: str, columns: Sequence[str]) -> dict[str, str 
 _LONGEST = 32_768
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
+
+_S3 = re.compile(r"s3[an]?:(?://([^/]*))?(.*)", re.DOTALL | re.IGNORECASE)
 
 # One store under several names: Hadoop's S3 clients share their buckets.
 _FAMILIES = {"s3a": "s3", "s3n": "s3"}

@@ -6,7 +6,7 @@ null count that is absent, or that may hide a value from a reader which trusts i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -88,7 +88,9 @@ def _after_space(text: str, position: int) -> int:
     return position
 
 
-def file_statistics(footer: pq.FileMetaData, schema: StructType, *, indexed: IndexedColumns) -> str:
+def file_statistics(
+    footer: pq.FileMetaData, schema: StructType, *, indexed: IndexedColumns, nan_leaves: Collection[int] | None = None
+) -> str:
     """The JSON text for ``add.stats`` of one data file.
 
     Shape: ``{"numRecords":n,"minValues":{..},"maxValues":{..},"nullCount":{..}}``, nested as the schema. Timestamps are floored to
@@ -98,6 +100,7 @@ def file_statistics(footer: pq.FileMetaData, schema: StructType, *, indexed: Ind
         footer: of a file whose writer was Spark (parquet-mr) or pyarrow; of others less may be taken.
         schema: the table's columns that are in data files: without the partition columns, in the table's order.
         indexed: which of them count.
+        nan_leaves: the numbers of the footer's column chunks with a NaN in them, from a writer that looked; None from others.
     """
     leaves = _footer_leaves(footer)
     minima: JsonTree = {}
@@ -109,7 +112,10 @@ def file_statistics(footer: pq.FileMetaData, schema: StructType, *, indexed: Ind
         leaf = None if leaves is None else leaves.find(path)
         if leaf is None:
             continue
-        bounds = FooterBounds(None, None, footer.num_rows) if leaf == _ABSENT else leaf_bounds(footer, leaf, data_type)
+        if leaf == _ABSENT:
+            bounds = FooterBounds(None, None, footer.num_rows)
+        else:
+            bounds = leaf_bounds(footer, leaf, data_type, has_nan=None if nan_leaves is None else leaf in nan_leaves)
         lower, upper = bounds_text(bounds, data_type, indexed.string_prefix_length)
         for tree, entry in ((minima, lower), (maxima, upper), (null_counts, None if bounds.nulls is None else str(bounds.nulls))):
             if entry is not None:

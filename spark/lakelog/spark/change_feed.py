@@ -29,6 +29,7 @@ from lakelog.spark import reading
 from lakelog.spark.confs import PREFIXES, parse_flag, session_conf, session_flag
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
+from lakelog.spark.engine import Engine
 from lakelog.spark.reading import Travel
 
 OUT_OF_RANGE_CONF = "changeDataFeed.timestampOutOfRange.enabled"
@@ -162,7 +163,8 @@ class ChangeFeeds:
         if span is None:
             return orjson.dumps({"scans": [], "schema": user_schema(change_schema(newest.schema, table=root)).to_json()}).decode()
         feed = self._read(spark, newest, *span)
-        scans = [self._scan(held) for held in (feed.cdc, feed.whole) if held.snapshot.num_files] or [self._scan(feed.whole)]
+        engine = self._context.engine(spark, root).engine
+        scans = [self._scan(held, engine) for held in (feed.cdc, feed.whole) if held.snapshot.num_files] or [self._scan(feed.whole, engine)]
         schema = orjson.loads(scans[0]["relation"])["schema"]
         return orjson.dumps({"scans": scans, "schema": schema}).decode()
 
@@ -286,7 +288,7 @@ class ChangeFeeds:
                 self._feeds.popitem(last=False)
         return feed
 
-    def _scan(self, held: HeldSnapshot) -> dict[str, str]:
+    def _scan(self, held: HeldSnapshot, engine: Engine) -> dict[str, str]:
         snapshot = held.snapshot
-        relation = reading.describe(held, Travel(version=snapshot.version), self._context.hadoop_root(snapshot.root))
+        relation = reading.describe(held, Travel(version=snapshot.version), self._context.hadoop_root(snapshot.root), engine)
         return {"snapshot": held.id, "relation": relation}

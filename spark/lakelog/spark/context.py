@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import cast
 
 from pyspark.sql import SparkSession
 
+from lakelog.core.log_files import LOG_FOLDER
+from lakelog.core.paths import object_store_root
 from lakelog.spark import jvm
 from lakelog.spark.delta_logs import DeltaLogs
-from lakelog.spark.engine import AUTO, ENGINE_CONF, Engine, EngineChoice, choose
+from lakelog.spark.engine import AUTO, ENGINE_CONF, Engine, EngineChoice, choose, missing_entries
+from lakelog.storage.data_files import first_beside
 from lakelog.storage.environment import Environment
-from lakelog.storage.file_access import FileAccess, file_access_for
+from lakelog.storage.file_access import FileAccess, file_access_for, hadoop_entries_for
 from lakelog.storage.log_store import LogStore
-from lakelog.storage.registry import log_store_for, scheme_of
+from lakelog.storage.registry import SHORT_NAMES, family_of, log_store_for, options_for, scheme_of, store_name_for
 
 _log = logging.getLogger(__name__)
 _KEPT_ENGINES = 1024
 _KEPT_FILESYSTEMS = 64
 _KEPT_PATHS = 4096
 _KEPT_SESSIONS = 64
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 class Context:
@@ -40,11 +46,15 @@ class Context:
         self._find = find
         self._sessions: dict[str, SparkSession] = {}
         self._met: OrderedDict[str, SparkSession] = OrderedDict()
-        self._filesystems: OrderedDict[tuple[object, ...], object] = OrderedDict()
+        self._filesystems: OrderedDict[tuple[object, str], tuple[_Told, object]] = OrderedDict()
+        self._named: dict[str, SparkSession] = {}
+        self._told: OrderedDict[str, _Told] = OrderedDict()
+        self._filled: dict[str, _Told] = {}
+        self._lock = threading.Lock()
         self._roots: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._engines: OrderedDict[tuple[str, str, str], EngineChoice] = OrderedDict()
         self._said: set[tuple[str, Engine]] = set()
-        self.logs = DeltaLogs(lambda: self.settings(self._first), environment)
+        self.logs = DeltaLogs(self.settings_of, environment)
         self.environment = environment
         self.engine_info = f"Apache-Spark/{spark.version} lakelog/{_own_version()}"
 
@@ -69,8 +79,17 @@ class Context:
         return found
 
     def settings(self, spark: SparkSession) -> Mapping[str, str]:
-        """The session's conf entries that concern LogStores and defaults."""
-        return {key: value for key, value in spark.conf.getAll.items() if ".logstore." in key.lower() or ".properties.defaults." in key}
+        """What the session and Hadoop's conf say of LogStores, of storage and of defaults. Values may be secrets."""
+        return jvm.settings(spark)
+
+    def settings_of(self, path: str) -> Mapping[str, str]:
+        """The settings by which a table on the path's filesystem is opened: those of the session that named one there last.
+
+        A driver holds one log for a table, whichever of its sessions ask, so where sessions differ the latest one decides.
+        """
+        filesystem = self._filesystem(path)
+        told = self._told.get(filesystem)
+        return told.settings if told is not None else self.settings(self._named.get(filesystem, self._first))
 
     def engine(self, spark: SparkSession, root: str) -> EngineChoice:
         """Which engine serves the data files of the table at a root, in this session and by its conf as it is now.
@@ -87,7 +106,20 @@ class Context:
             while len(self._engines) > _KEPT_ENGINES:
                 self._engines.popitem(last=False)
             self._say(scheme_of(root), found)
+        if found.engine is Engine.NATIVE and scheme_of(root) == "s3a":
+            self._fill(spark, root)
         return found
+
+    def _fill(self, spark: SparkSession, root: str) -> None:
+        """Let Hadoop's client reach the bucket as lakelog's own store does, also where that was told of it under lakelog's own names."""
+        filesystem = self._filesystem(root)
+        told = self._told.get(filesystem)
+        if told is None or told.store not in SHORT_NAMES or self._filled.get(filesystem) == told:
+            return
+        entries = missing_entries(hadoop_entries_for(root, told.settings), told.settings, filesystem.partition("://")[2])
+        if entries:
+            jvm.fill_hadoop(spark, entries)
+        self._filled[filesystem] = told
 
     def _say(self, scheme: str, choice: EngineChoice) -> None:
         if (scheme, choice.engine) not in self._said:
@@ -123,35 +155,65 @@ class Context:
 
     def _kept(self, make: Callable[[str, Mapping[str, str]], object], path: str) -> object:
         """One per filesystem and settings."""
-        settings = self.settings(self._first)
-        key = (make, self._filesystem(path), tuple(sorted(settings.items())))
-        found = self._filesystems.get(key)
-        if found is None:
-            found = self._filesystems[key] = make(path, settings)
+        settings = self.settings_of(path)
+        key = (make, self._filesystem(path))
+        wanted = _Told.of(path, settings)
+        made = self._filesystems.get(key)
+        if made is None or made[0] != wanted:
+            made = self._filesystems[key] = (wanted, make(path, settings))
             while len(self._filesystems) > _KEPT_FILESYSTEMS:
                 self._filesystems.popitem(last=False)
-        return found
+        return made[1]
+
+    def stranger(self, spark: SparkSession, root: str) -> str | None:
+        """The name of something in a folder that is no Delta log; None where there is nothing, or no folder."""
+        if family_of(scheme_of(root)) == "s3":
+            return first_beside(self.access(root), root, LOG_FOLDER)
+        return jvm.stranger(spark, self.hadoop_root(root))
 
     def zone(self, spark: SparkSession) -> str:
         """The session's time zone."""
         return str(spark.conf.get("spark.sql.session.timeZone"))
 
     def root(self, spark: SparkSession, path: str) -> str:
-        """A table's root as core and storage know it: absolute, unencoded, local paths without a scheme.
+        """A table's root as core and storage know it: absolute, unencoded, local paths without a scheme, all S3 as ``s3a``.
 
         Raises:
             UnknownSchemeError: no LogStore serves the path's scheme; names the remedy.
+            StoreConfigurationError: the settings of its LogStore disagree.
+            InvalidRequestError: the path names no place in a bucket.
         """
+        on_s3 = object_store_root(path)
+        if on_s3 is not None:
+            self._tell(spark, on_s3)
+            return on_s3
         key = (jvm.session_id(spark), path)
         found = self._roots.get(key)
         if found is None:
-            if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path) and not path.lower().startswith("file:"):
+            if _ABSOLUTE.match(path) and scheme_of(path) != "file":
                 # Asked first: Hadoop's own error for a filesystem that it lacks says nothing of LogStores.
-                log_store_for(path, self.settings(spark))
+                self._tell(spark, path)
             found = self._roots[key] = self.local_root(jvm.qualified_path(spark, path))
             while len(self._roots) > _KEPT_PATHS:
                 self._roots.popitem(last=False)
+        self._tell(spark, found)
         return found
+
+    def _tell(self, spark: SparkSession, path: str) -> None:
+        """The session names a path: its settings are those of the path's filesystem from now on."""
+        filesystem = self._filesystem(path)
+        if not filesystem:
+            # Where nothing but the LogStore's class can be set, a log that is open stays open.
+            self._named[filesystem] = spark
+            return
+        told = _Told.of(path, self.settings(spark))
+        with self._lock:
+            before = self._told.get(filesystem)
+            self._told[filesystem] = told
+            while len(self._told) > _KEPT_FILESYSTEMS:
+                self._told.popitem(last=False)
+        if before is not None and before != told:
+            self.logs.forget_all(filesystem)
 
     @staticmethod
     def local_root(hadoop_root: str) -> str:
@@ -162,6 +224,25 @@ class Context:
     def hadoop_root(root: str) -> str:
         """The root with its scheme, whatever Hadoop's default filesystem is."""
         return f"file:{root}" if root.startswith("/") else root
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What settings say of one filesystem; two that make the same store are equal.
+
+    Attributes:
+        store: its name or class.
+        options: that the store is made with.
+        settings: that said so, among others.
+    """
+
+    store: str
+    options: Mapping[str, object] = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, path: str, settings: Mapping[str, str]) -> _Told:
+        return cls(store_name_for(path, settings), options_for(path, settings), settings)
 
 
 def _own_version() -> str:

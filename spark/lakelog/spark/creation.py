@@ -179,7 +179,7 @@ def _adopt(definition: TableDefinition, target: _Target, held: HeldSnapshot) -> 
 
 
 def _make(context: Context, spark: SparkSession, mode: CreationMode, definition: TableDefinition, target: _Target) -> None:
-    found = jvm.stranger(spark, context.hadoop_root(target.root))
+    found = context.stranger(spark, target.root)
     if found is not None:
         raise TableExistsError(
             f"Delta table {target.told} cannot be created: the folder holds files that belong to no Delta table, {found} among them. "

@@ -1,4 +1,4 @@
-"""New data files of a table: Spark writes them, their footers tell the statistics, the log gets an `AddFile` for each."""
+"""New data files of a table: the engine writes them, their footers tell the statistics, the log gets an `AddFile` for each."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from lakelog.core.paths import decode_path, encode_path, parse_partition_path
 from lakelog.core.schema import DataType, PrimitiveType, StructField, StructType, parse_schema
 from lakelog.core.statistics import IndexedColumns, file_statistics, parse_column_names
 from lakelog.core.table_properties import TableProperties
-from lakelog.spark import jvm
+from lakelog.spark import arrow_write, jvm
 from lakelog.spark.aligning import column
 from lakelog.spark.context import Context
+from lakelog.spark.engine import Engine
+from lakelog.spark.executor_access import lacking
 from lakelog.spark.footers import read_footers
 from lakelog.spark.transaction import discard, written_files
 from lakelog.spark.violations import explained
 
 _LONGEST_CAUSE = 1000
 _REMEDIES = {
+    "File name too long": ". A partition value may be longer than the 255 bytes of a folder's name: partition by another column.",
     "Mkdirs failed": ". A partition value may be longer than the 255 bytes of a folder's name: partition by another column.",
     "hadoop.io.compress.": ". Spark comes without this codec of Parquet: choose snappy, zstd, gzip or lz4_raw by the option compression or "
     "delta.parquet.compression.codec.",
@@ -60,6 +63,8 @@ class _Written:
     uri: str
     size: int
     modification_time_ms: int
+    footer: pq.FileMetaData
+    nan_leaves: frozenset[int] | None
 
 
 def write(
@@ -91,11 +96,10 @@ def write(
     layout = _Layout.of(metadata, protocol)
     files = _run(context, spark, root, root, layout, frame, options, description)
     with written_files(context, [file.uri for file in files]):
-        footers = read_footers(spark, context.access(root), [file.uri for file in files])
         indexed = layout.indexed(TableProperties(metadata.configuration))
         adds, kept = [], []
-        for file, footer in zip(files, footers, strict=True):
-            if footer.num_rows == 0:
+        for file in files:
+            if file.footer.num_rows == 0:
                 continue
             relative = _relative(root, file.uri)
             adds.append(
@@ -105,16 +109,16 @@ def write(
                     size=file.size,
                     modification_time=file.modification_time_ms,
                     data_change=data_change,
-                    stats=file_statistics(footer, layout.in_files, indexed=indexed),
+                    stats=file_statistics(file.footer, layout.in_files, indexed=indexed, nan_leaves=file.nan_leaves),
                 )
             )
-            kept.append((file.uri, footer))
-    discard(context, [file.uri for file, footer in zip(files, footers, strict=True) if footer.num_rows == 0])
+            kept.append(file)
+    discard(context, [file.uri for file in files if file.footer.num_rows == 0])
     return NewFiles(
         adds=tuple(adds),
-        uris=tuple(uri for uri, _ in kept),
-        footers=tuple(footer for _, footer in kept),
-        rows=sum(footer.num_rows for _, footer in kept),
+        uris=tuple(file.uri for file in kept),
+        footers=tuple(file.footer for file in kept),
+        rows=sum(file.footer.num_rows for file in kept),
     )
 
 
@@ -144,8 +148,7 @@ def write_change_files(
     folder = f"{root.rstrip('/')}/{CHANGE_DATA_FOLDER}"
     files = _run(context, spark, root, folder, layout, frame, options, description)
     with written_files(context, [file.uri for file in files]):
-        footers = read_footers(spark, context.access(root), [file.uri for file in files])
-        kept = [file for file, footer in zip(files, footers, strict=True) if footer.num_rows]
+        kept = [file for file in files if file.footer.num_rows]
         changes = [
             AddCDCFile(
                 path=encode_path(_relative(root, file.uri)),
@@ -155,7 +158,7 @@ def write_change_files(
             )
             for file in kept
         ]
-    discard(context, [file.uri for file, footer in zip(files, footers, strict=True) if footer.num_rows == 0])
+    discard(context, [file.uri for file in files if file.footer.num_rows == 0])
     return tuple(changes), tuple(file.uri for file in kept)
 
 
@@ -229,19 +232,32 @@ def _run(
     options: Mapping[str, str],
     description: str,
 ) -> list[_Written]:
-    physical = None if layout.mode is MappingMode.NONE else layout.in_files.to_json()
+    rows = layout.laid_out(frame)
     try:
-        lines = jvm.write_files(layout.laid_out(frame), context.hadoop_root(folder), len(layout.columns), physical, options, description)
+        if context.engine(spark, root).engine is Engine.ARROW:
+            told = arrow_write.write_files(context, spark, root, folder, rows, layout.in_files, layout.folders, options, description)
+            return [_Written(file.uri, file.size, file.modification_time_ms, file.footer, file.nan_leaves) for file in told]
+        physical = None if layout.mode is MappingMode.NONE else layout.in_files.to_json()
+        lines = jvm.write_files(rows, context.hadoop_root(folder), len(layout.columns), physical, options, description)
     except (PySparkException, Py4JJavaError) as error:
         raise explained(error, root, description, frame) or _failed(error, root, description) from None
-    return [_Written(uri, int(size), int(time)) for uri, size, time in (line.split("\t") for line in lines.splitlines())]
+    files = [line.split("\t") for line in lines.splitlines()]
+    uris = [uri for uri, _, _ in files]
+    with written_files(context, uris):
+        footers = read_footers(spark, context.access(root), uris)
+    return [_Written(uri, int(size), int(time), footer, None) for (uri, size, time), footer in zip(files, footers, strict=True)]
 
 
 def _failed(error: PySparkException | Py4JJavaError, root: str, description: str) -> Exception:
     """Ours, where a task failed; else the class that PySpark has for it."""
-    if isinstance(error, PySparkException):
-        return error
-    said = jvm.root_cause(error)
+    absent = lacking(jvm.messages(error))
+    if absent is not None:
+        return absent
+    said = arrow_write.fault(error)
+    if said is None:
+        if isinstance(error, PySparkException):
+            return error
+        said = jvm.root_cause(error)
     if len(said) > _LONGEST_CAUSE:
         said = f"{said[:_LONGEST_CAUSE]}..."
     known = next((remedy for words, remedy in _REMEDIES.items() if words in said), "")

@@ -38,11 +38,11 @@ class DeltaLogs:
     """Table logs by root, each refreshed incrementally.
 
     Args:
-        settings: answers the Spark conf entries that choose a LogStore.
+        settings: answers, for a root, the conf entries that choose a LogStore.
         environment: clock, sleep and randomness.
     """
 
-    def __init__(self, settings: Callable[[], Mapping[str, str]], environment: Environment) -> None:
+    def __init__(self, settings: Callable[[str], Mapping[str, str]], environment: Environment) -> None:
         self.environment = environment
         self._settings = settings
         self._logs: OrderedDict[str, TableLog] = OrderedDict()
@@ -59,7 +59,7 @@ class DeltaLogs:
         with self._lock:
             found = self._logs.get(root)
             if found is None:
-                found = self._logs[root] = TableLog(root, log_store_for(root, self._settings()), self.environment)
+                found = self._logs[root] = TableLog(root, log_store_for(root, self._settings(root)), self.environment)
                 while len(self._logs) > _KEPT_LOGS:
                     self._logs.popitem(last=False)
             self._logs.move_to_end(root)
@@ -120,3 +120,9 @@ class DeltaLogs:
         """Drop what is held of a root; the next use chooses its LogStore anew and reads the log from scratch."""
         with self._lock:
             self._logs.pop(root, None)
+
+    def forget_all(self, filesystem: str) -> None:
+        """Drop what is held of all roots on a filesystem, such as ``s3a://bucket``, as `forget` does."""
+        with self._lock:
+            for root in [root for root in self._logs if root == filesystem or root.startswith(f"{filesystem}/")]:
+                del self._logs[root]

@@ -12,7 +12,7 @@ import itertools
 import logging
 import re
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -28,19 +28,22 @@ from lakelog.core.errors import (
     UnsupportedOperationError,
 )
 from lakelog.core.predicates import TRUE
+from lakelog.core.snapshot import Snapshot
 from lakelog.core.table_properties import DELETED_FILE_RETENTION
 from lakelog.spark import alter, delete, grammar, jvm, listing, reading, write
+from lakelog.spark.arrow_scan import ArrowScans, ScanRequest
 from lakelog.spark.change_feed import ChangeFeeds, is_asked_for
 from lakelog.spark.conditions import parse_filters
 from lakelog.spark.context import Context
 from lakelog.spark.delta_logs import HeldSnapshot
 from lakelog.spark.exceptions import pyspark_error
-from lakelog.spark.options import WriteRequest
+from lakelog.spark.options import WriteRequest, check_storage
 from lakelog.spark.reading import Analysed, Travel
 from lakelog.spark.transaction import nested
 
 _log = logging.getLogger(__name__)
 _KEPT_ERRORS = 256
+_KEPT_FRAMES = 64
 _KEPT_SCHEMAS = 1024
 _PATH_UNKNOWN = re.compile(
     r"UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY.*: (delta|lakelog)\b|TABLE_OR_VIEW_NOT_FOUND.*`(delta|lakelog)`\.`[^`]*/|"
@@ -68,6 +71,8 @@ class FrontDoor:
         self._context = context
         self._secret = secret
         self._changes = ChangeFeeds(context)
+        self._scans = ArrowScans()
+        self._handed: deque[DataFrame] = deque(maxlen=_KEPT_FRAMES)
         self.open = True
         self.disabled: set[str] = set()
         self._errors: OrderedDict[str, BaseException] = OrderedDict()
@@ -79,6 +84,7 @@ class FrontDoor:
             "write": self._write,
             "insert": self._insert,
             "list": self._list,
+            "scan": self._scan,
             "table": self._table,
             "exists": self._exists,
             "refuse": self._refuse,
@@ -127,21 +133,21 @@ class FrontDoor:
     def explained(self, message: str) -> BaseException | None:
         """Our error for one of Spark's that concerns a table of ours, else None.
 
-        A path in SQL while no session is enabled, and a file that does not exist and belongs to a table that is held.
+        A path in SQL while no session is enabled, what executors of the Arrow engine said, and a file that does not exist and belongs to a
+        table that is held.
         """
         if not self.open and _PATH_UNKNOWN.search(message):
             return SessionNotEnabledError(CLOSED)
+        if (told := self._scans.explained(message)) is not None:
+            return told
         if "FILE_NOT_EXIST" not in message and "FileNotFoundException" not in message:
             return None
         for held in (*self._context.logs.all_held(), *self._changes.all_held()):
             root = held.snapshot.root
             found = listing.named_file(message, held.snapshot)
             if found is not None:
-                days = DELETED_FILE_RETENTION.or_default(held.snapshot.metadata.configuration) / 86_400_000
                 return DataFileMissingError(
-                    f"Delta table {root}: data file {found} is named by the log but is not there. Files that no version within "
-                    f"delta.deletedFileRetentionDuration ({days:g} days) needs may have been removed by VACUUM; others were deleted by "
-                    "hand. Read a newer version, or restore the file."
+                    f"Delta table {root}: data file {found} is named by the log but is not there. {_why_missing(held.snapshot)}"
                 )
         return None
 
@@ -156,6 +162,7 @@ class FrontDoor:
     def _read(self, spark: SparkSession, options: str, _second: object, _third: object) -> str:
         given = _lowered(options)
         path = self._path(given, "read")
+        check_storage(path, given)
         if is_asked_for(given, path):
             return self._changes.described(spark, path, given)
         path, travel = reading.travel_of(path, given, self._context.zone(spark))
@@ -164,18 +171,20 @@ class FrontDoor:
     def _described(self, spark: SparkSession, path: str, travel: Travel) -> str:
         root = self._context.root(spark, path)
         held = reading.resolve(self._context.logs, root, travel)
-        return self._tell(held, travel)
+        return self._tell(spark, held, travel)
 
-    def _tell(self, held: HeldSnapshot, travel: Travel) -> str:
+    def _tell(self, spark: SparkSession, held: HeldSnapshot, travel: Travel) -> str:
         with self._lock:
             self._analysed[reading.schema_id(held.snapshot)] = Analysed.of(held.snapshot)
             while len(self._analysed) > _KEPT_SCHEMAS:
                 self._analysed.popitem(last=False)
-        return reading.describe(held, travel, self._context.hadoop_root(held.snapshot.root))
+        root = held.snapshot.root
+        return reading.describe(held, travel, self._context.hadoop_root(root), self._context.engine(spark, root).engine)
 
     def _write(self, spark: SparkSession, options: str, mode: str, dataset: Any) -> str:
         given = _lowered(options)
         path = self._path(given, "write")
+        check_storage(path, given)
         if reading.travel_of(path, {}, self._context.zone(spark))[1] != Travel():
             raise UnsupportedOperationError(refusal("a write to an old version", path))
         frame = jvm.frame_from(dataset, spark)
@@ -183,7 +192,7 @@ class FrontDoor:
 
     def _saved(self, spark: SparkSession, path: str, mode: str, given: Mapping[str, str], frame: DataFrame, *, filled: bool = False) -> str:
         request = WriteRequest.parse(spark, self._context.root(spark, path), mode, given)
-        return self._tell(write.save(self._context, spark, request, frame, filled=filled), Travel())
+        return self._tell(spark, write.save(self._context, spark, request, frame, filled=filled), Travel())
 
     def _insert(self, spark: SparkSession, root: str, how: str, dataset: Any) -> None:
         mode, _, options = how.partition("\n")
@@ -196,6 +205,19 @@ class FrontDoor:
         self._check_schema(held, schema_id)
         predicate = TRUE if filters == "[]" else parse_filters(filters)
         return listing.answer(held, predicate, with_files=held.id not in orjson.loads(known))
+
+    def _scan(self, spark: SparkSession, asked: str, _second: object, wanted: bytes) -> Any:
+        root, version, schema_id, snapshot_id, *told = orjson.loads(asked)
+        held = self._snapshot(self._context.local_root(root), version, snapshot_id)
+        self._check_schema(held, schema_id)
+        snapshot = held.snapshot
+        access = self._context.access(snapshot.root)
+        frame = self._scans.planned(spark, snapshot, access, ScanRequest.parse(*told, bytes(wanted)), _why_missing(snapshot))
+        if frame is None:
+            return None
+        # The JVM finds it by a name that is gone once nobody holds the object here.
+        self._handed.append(frame)
+        return jvm.dataset_of(frame)
 
     def _snapshot(self, root: str, version: str | None, snapshot_id: str | None) -> HeldSnapshot:
         held = (self._context.logs.find(snapshot_id) or self._changes.find(snapshot_id)) if snapshot_id else None
@@ -314,6 +336,14 @@ def refusal(statement: str, table: str) -> str:
         'Write with df.write.format("delta").save(path) and read with delta.`path`; the metastore and the table were not touched.',
     )
     return f"lakelog does not support {statement} for Delta tables yet{where}. {remedy}"
+
+
+def _why_missing(snapshot: Snapshot) -> str:
+    days = DELETED_FILE_RETENTION.or_default(snapshot.metadata.configuration) / 86_400_000
+    return (
+        f"Files that no version within delta.deletedFileRetentionDuration ({days:g} days) needs may have been removed by VACUUM; others "
+        "were deleted by hand. Read a newer version, or restore the file."
+    )
 
 
 def _lowered(options: str) -> dict[str, str]:

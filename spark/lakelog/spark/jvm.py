@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
+import orjson
 import py4j
+import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from pyspark import SparkContext
 from pyspark.errors.exceptions import captured
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
+from lakelog.core.constraints import quoted
 from lakelog.core.errors import StoreConfigurationError, UnsupportedOperationError
+from lakelog.spark.engine import HadoopFilesystem
 
 SUPPORTED_MINORS = ("4.0", "4.1", "4.2", "4.3")
 CATALOG_KEY = "spark.sql.catalog.spark_catalog"
@@ -51,6 +60,11 @@ _EXTENSION_POINTS = {
     "strategies": ("injectPlannerStrategy", "plannerStrategyBuilders"),
     "parser": ("injectParser", "parserBuilders"),
 }
+# Of Spark's conf, in lower case; of Hadoop's.
+_SETTINGS = ("spark.lakelog.", "spark.hadoop.fs.s3", "fs.s3", "spark.io.delta.storage.", "io.delta.storage.")
+_SETTINGS_WORDS = (".logstore.", ".properties.defaults.")
+_HADOOP_SETTINGS = "fs.s3"
+_DESCRIPTION = "spark.job.description"
 _PARSER = "org.apache.spark.sql.catalyst.parser.ParserInterface"
 # Where OwnParser takes in what Spark's parsers do on some releases alone.
 _PARSER_MARK = "  // the rest of ParserInterface"
@@ -363,6 +377,37 @@ def qualified_path(spark: SparkSession, path: str) -> str:
     return str(found.getFileSystem(hadoop).makeQualified(found).toString())
 
 
+def settings(spark: SparkSession) -> dict[str, str]:
+    """Entries of the session's conf and of Hadoop's that concern LogStores, storage and defaults, as users set them. One trip.
+
+    Where both say ``fs.s3a.x``, the session's counts, as for Spark's own readers.
+    """
+    jvm: Any = SparkContext._jvm
+    told = orjson.loads(jvm.lakelog.Settings.of(jsession(spark), list(_SETTINGS), list(_SETTINGS_WORDS), _HADOOP_SETTINGS))
+    return {**told["hadoop"], **told["session"]}
+
+
+def fill_hadoop(spark: SparkSession, entries: Mapping[str, str]) -> None:
+    """Put entries into Hadoop's conf, for all sessions of the application."""
+    jvm: Any = SparkContext._jvm
+    jvm.lakelog.Settings.fill(jsession(spark), dict(entries))
+
+
+def hadoop_filesystem(spark: SparkSession, scheme: str) -> HadoopFilesystem:
+    """What the driver's JVM has for a scheme. A class whose own needs are not on the class path does not count."""
+    jvm: Any = SparkContext._jvm
+    hadoop = jsession(spark).sessionState().newHadoopConf()
+    name, fault = None, ""
+    try:
+        found = jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop)
+        # hadoop-aws without the SDK that it is written for has the class, which fails at its first use.
+        found.getDeclaredMethods()
+        name = str(found.getName())
+    except py4j.protocol.Py4JJavaError as error:
+        fault = root_cause(error)
+    return HadoopFilesystem(name=name, fault=fault, hadoop=str(jvm.org.apache.hadoop.util.VersionInfo.getVersion()))
+
+
 def follows(frame: DataFrame, root: str) -> bool:
     """Whether a frame reads the newest version of the table at a root as Hadoop spells it, in a subquery too."""
     jvm: Any = SparkContext._jvm
@@ -411,6 +456,42 @@ def write_files(
     """
     jvm: Any = SparkContext._jvm
     return str(jvm.lakelog.DeltaWriter.write(dataset_of(frame), root, partition_columns, physical, dict(options), description))
+
+
+def map_in_arrow(
+    frame: DataFrame,
+    spark: SparkSession,
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: str | StructType,
+    name: str,
+) -> DataFrame:
+    """``frame.mapInArrow(function, schema)``, which asks for pandas without using it and takes no column whose name has a dot.
+
+    Args:
+        schema: of what the function answers; a text is DDL.
+        name: of the function in plans.
+    """
+    made = UserDefinedFunction(function, schema, name=name, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    called: Any = made(*(F.col(quoted(column)) for column in frame.columns))
+    return frame_from(dataset_of(frame).mapInArrow(called._jc, False, None), spark)
+
+
+@contextmanager
+def described(spark: SparkSession, description: str) -> Iterator[None]:
+    """What Spark's UI calls the jobs and SQL executions of this thread meanwhile."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, cast(str, before))
+
+
+def task_frame(spark: SparkSession, tasks: str) -> DataFrame:
+    """One partition per line, its one row the line's text in a column ``task``; no Python worker makes it. One trip."""
+    jvm: Any = SparkContext._jvm
+    return frame_from(jvm.lakelog.ArrowScan.tasks(jsession(spark), tasks), spark)
 
 
 def row_search(frame: DataFrame) -> Any:
@@ -514,8 +595,17 @@ def install_error_translation(translate: Callable[[str], BaseException | None], 
 
 
 def refresh_cached(spark: SparkSession, root: str) -> None:
-    """Compute cached frames over the table's files anew, as after every write."""
-    spark.catalog.refreshByPath(root)
+    """Compute cached frames over the table's files anew, as after every write.
+
+    Args:
+        root: with its scheme.
+    """
+    if "://" in root:
+        # refreshByPath asks Hadoop for the filesystem first, which it may not have.
+        jvm: Any = SparkContext._jvm
+        jvm.lakelog.Frames.refreshCached(jsession(spark), root)
+    else:
+        spark.catalog.refreshByPath(root)
 
 
 def root_cause(error: py4j.protocol.Py4JJavaError) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -13,6 +13,7 @@ import orjson
 from pyspark.sql import SparkSession
 
 from lakelog.core.errors import InvalidOptionError, InvalidTablePropertyError, UnsupportedOperationError
+from lakelog.core.paths import object_store_root
 from lakelog.core.table_properties import COMPRESSION_CODEC, DESCRIPTORS
 from lakelog.spark.confs import PREFIXES, parse_flag, session_conf, session_flag
 
@@ -32,6 +33,8 @@ _KNOWN = {
 }
 # Not for the write but for what it stands on: table properties, Hadoop's filesystems and Parquet's writer, Spark's own marks.
 _OTHER_PREFIXES = ("delta.", "fs.", "dfs.", "parquet.", "__")
+# How a bucket is reached, and as whom.
+_STORAGE = re.compile(r"fs\.s3a\.(access\.key|secret\.key|session\.token|aws\.cred|assumed\.role|endpoint|path\.style)", re.IGNORECASE)
 # Defaults that delta-spark takes as a wish for the protocol; lakelog gives each table the weakest that it needs.
 _PROTOCOL_DEFAULTS = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.ignoreProtocolDefaults")
 _PROPERTY_KEYS = {descriptor.key.lower(): descriptor.key for descriptor in DESCRIPTORS}
@@ -148,6 +151,26 @@ class WriteRequest:
                 _PASSED_ON.get(name, name): value for name, value in options.items() if name in _PASSED_ON or name.startswith("parquet.")
             },
         )
+
+
+def check_storage(path: str, names: Iterable[str]) -> None:
+    """That options do not say how one table's filesystem is reached, which would be passed over.
+
+    Args:
+        path: of the table.
+        names: of options.
+
+    Raises:
+        UnsupportedOperationError: one says so. Its value is not repeated.
+        InvalidRequestError: the path names no place in a bucket.
+    """
+    root = object_store_root(path)
+    for name in names if root is not None else ():
+        if _STORAGE.match(name):
+            raise UnsupportedOperationError(
+                f"Delta table {root}: the option {name} would hold for one table, which lakelog does not do. Give it to the session before "
+                f"it starts, as spark.hadoop.{name}, or for the bucket alone, as spark.hadoop.fs.s3a.bucket.<bucket>.{name[7:]}."
+            )
 
 
 def _replacement(spark: SparkSession, root: str, mode: str, options: Mapping[str, str]) -> Replacement | None:

@@ -18,6 +18,7 @@ from lakelog.core.field_metadata import CURRENT_DEFAULT, user_schema
 from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType, parse_schema
 from lakelog.core.snapshot import Snapshot
 from lakelog.spark.delta_logs import DeltaLogs, HeldSnapshot
+from lakelog.spark.engine import Engine
 
 _AT_VERSION = re.compile(r"^(?P<path>.+)@[vV](?P<version>\d+)$")
 _AT_TIMESTAMP = re.compile(r"^(?P<path>.+)@(?P<timestamp>\d{17})$")
@@ -117,7 +118,7 @@ def resolve(logs: DeltaLogs, root: str, travel: Travel) -> HeldSnapshot:
     return logs.newest(root) if travel.version is None else logs.at(root, travel.version)
 
 
-def describe(held: HeldSnapshot, travel: Travel, hadoop_root: str) -> str:
+def describe(held: HeldSnapshot, travel: Travel, hadoop_root: str, engine: Engine) -> str:
     """What the JVM needs for a relation and for a table of the catalog, as JSON."""
     snapshot = held.snapshot
     schema = user_schema(snapshot.schema)
@@ -126,6 +127,7 @@ def describe(held: HeldSnapshot, travel: Travel, hadoop_root: str) -> str:
     told = {
         "root": hadoop_root,
         "version": str(snapshot.version) if pinned else None,
+        "engine": str(engine),
         "schemaId": schema_id(snapshot),
         "schema": schema.to_json(),
         "columns": _catalog_schema(snapshot.schema, schema).to_json(),

@@ -21,7 +21,7 @@ from lakelog.spark.reading import Travel
 def frame_of(context: Context, spark: SparkSession, held: HeldSnapshot) -> DataFrame:
     """The rows of a held snapshot, whatever is committed meanwhile."""
     root = context.hadoop_root(held.snapshot.root)
-    frame = jvm.table_frame(spark, reading.describe(held, Travel(), root))
+    frame = jvm.table_frame(spark, reading.describe(held, Travel(), root, context.engine(spark, held.snapshot.root).engine))
     return jvm.pinned(frame, spark, root, held.id)
 
 

@@ -30,7 +30,9 @@ from lakelog.spark import catalog_names, delete, features, jvm
 from lakelog.spark.builder import DeltaTableBuilder
 from lakelog.spark.creation import CreatedTable
 from lakelog.spark.exceptions import pyspark_errors
+from lakelog.spark.options import check_storage
 from lakelog.spark.session import context_of
+from lakelog.storage.registry import store_name_for
 from lakelog.storage.table_log import HistoryEntry
 
 _STRINGS = MapType(StringType(), StringType(), True)
@@ -74,6 +76,9 @@ DETAIL_SCHEMA = StructType(
         # delta-spark's columns end here.
         StructField("readableBy", ArrayType(StringType())),
         StructField("writableBy", ArrayType(StringType())),
+        StructField("engine", StringType()),
+        StructField("engineReason", StringType()),
+        StructField("logStore", StringType()),
     ]
 )
 
@@ -120,6 +125,7 @@ class DeltaTable:
             if not key.startswith(("fs.", "dfs.")):
                 raise InvalidOptionError(f"Delta table {path}: hadoopConf takes entries fs.* and dfs.* alone, not {key!r}.")
         context = context_of(sparkSession)
+        check_storage(path, conf)
         context.logs.newest(context.root(sparkSession, path))
         return cls(sparkSession, path, conf)
 
@@ -280,12 +286,16 @@ class DeltaTable:
             )
 
     def detail(self) -> DataFrame:
-        """One row about the table as it is, in delta-spark's columns and, after them, the known engines that can read and write it."""
+        """One row about the table as it is: delta-spark's columns, the known engines that can read and write it, and how this session does.
+
+        ``engine`` is what reads and writes data files here, ``engineReason`` says why, and ``logStore`` commits.
+        """
         context = context_of(self._spark)
         root = context.root(self._spark, self._path)
         snapshot = context.logs.newest(root).snapshot
         metadata, protocol = snapshot.metadata, snapshot.protocol
         engines = who_can_read(protocol)
+        choice = context.engine(self._spark, root)
         row = Row(
             format="delta",
             id=metadata.id,
@@ -304,6 +314,9 @@ class DeltaTable:
             tableFeatures=list(feature_names(protocol)),
             readableBy=[engine.engine for engine in engines if engine.reads],
             writableBy=[engine.engine for engine in engines if engine.writes],
+            engine=choice.engine.value,
+            engineReason=choice.reason,
+            logStore=store_name_for(root, context.settings_of(root)),
         )
         return self._spark.createDataFrame([row], DETAIL_SCHEMA)
 

@@ -34,6 +34,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 from lakelog.core.commit import (
@@ -59,7 +60,7 @@ from lakelog.core.errors import (
     UnsupportedOperationError,
 )
 from lakelog.core.landed import LandedCommit, commit_info_of, landed_commit
-from lakelog.core.log_files import CommitFile, parse_log_file
+from lakelog.core.log_files import CommitFile, commit_name, parse_log_file
 from lakelog.core.log_segment import LogListing, available_versions
 from lakelog.core.records import INT64_MAX
 from lakelog.core.snapshot import Snapshot
@@ -162,14 +163,15 @@ class CommitLoop:
             prepared = self._placed(prepared, asked, version, current, started_ms)
             own = CommitData(version=version, data=prepared.data, timestamp_ms=prepared.timestamp_ms)
             following = self._reader.advance(current, [*passed, own])
-            if self._put(version, prepared):
+            winner = self._put(version, prepared)
+            if winner is None:
                 return CommitResult(version=version, snapshot=following)
             self._wait_after_loss(losses, self._environment.now_ms() - started_ms)
             if current is None:
                 prepared, current = self._join(prepared)
                 trial = self._trial(prepared)
             else:
-                current, passed = self._follow(prepared, trial, current, passed, self._winners(prepared.attempt, version))
+                current, passed = self._follow(prepared, trial, current, passed, self._since(prepared.attempt, version, winner))
         raise ConcurrentWriteException(
             f"Delta table {self._reader.root}: {_MAX_LOSSES} commits of other writers landed first. Run the operation again."
         )
@@ -216,14 +218,29 @@ class CommitLoop:
             current, since = self._reader.advance(current, since), []
         return current, since
 
-    def _winners(self, attempt: CommitAttempt, first: int, last: int | None = None) -> Iterator[_Winner]:
-        """The commits from ``first`` to ``last``, by default to the newest; ``first`` itself is known to be there."""
-        if last is None and self._store.near:
-            commits = self._reader.read_on(first)
-        else:
-            files = self._reader.listing(first)
-            versions = range(first, (self._newest(files, first) if last is None else last) + 1)
-            commits = self._reader.read_commits(versions, dict.fromkeys(versions, self._environment.now_ms()), files)
+    def _winners(self, attempt: CommitAttempt, first: int, last: int) -> Iterator[_Winner]:
+        """The commits from ``first`` to ``last``, which are known to have been there."""
+        return self._landed(attempt, self._read(range(first, last + 1), self._reader.listing(first)))
+
+    def _since(self, attempt: CommitAttempt, first: int, data: bytes) -> Iterator[_Winner]:
+        """The commits from ``first`` to the newest.
+
+        Args:
+            data: what was read of ``first`` a moment ago; it is not read again where it is listed with as many bytes.
+        """
+        if self._store.near:
+            return self._landed(attempt, self._reader.read_on(first))
+        files = self._reader.listing(first)
+        newest = self._newest(files, first)
+        if any(file.name == commit_name(first) and file.size == len(data) for file in files):
+            known = CommitData(version=first, data=data, timestamp_ms=self._environment.now_ms())
+            return self._landed(attempt, chain([known], self._read(range(first + 1, newest + 1), files)))
+        return self._landed(attempt, self._read(range(first, newest + 1), files))
+
+    def _read(self, versions: Sequence[int], files: Sequence[LogListing]) -> Iterator[CommitData]:
+        return self._reader.read_commits(versions, dict.fromkeys(versions, self._environment.now_ms()), files)
+
+    def _landed(self, attempt: CommitAttempt, commits: Iterable[CommitData]) -> Iterator[_Winner]:
         for commit in commits:
             source = self._reader.commit_path(commit.version)
             columns = attempt.depends_on_files
@@ -282,8 +299,8 @@ class CommitLoop:
 
     # one version ------------------------------------------------------------------------------------------------------
 
-    def _put(self, version: int, prepared: PreparedCommit) -> bool:
-        """Whether the attempt is what ``version`` holds; an interrupt travels on only when it certainly is not."""
+    def _put(self, version: int, prepared: PreparedCommit) -> bytes | None:
+        """What another has at ``version``, None when the attempt is there; an interrupt travels on only when it certainly is not."""
         doubts: list[Exception] = []
         try:
             return self._settle(version, prepared, doubts)
@@ -293,8 +310,8 @@ class CommitLoop:
             self._settle_interrupt(version, prepared, interrupt, final=self._store.near and not doubts)
             raise
 
-    def _settle(self, version: int, prepared: PreparedCommit, doubts: list[Exception]) -> bool:
-        """Put until the answer is known.
+    def _settle(self, version: int, prepared: PreparedCommit, doubts: list[Exception]) -> bytes | None:
+        """Put until the answer is known: None when the attempt is there, else the other commit that is.
 
         Args:
             doubts: why the outcome of earlier requests is not known; grows by those of this call.
@@ -315,17 +332,16 @@ class CommitLoop:
                 outcome = AlreadyExists()
                 refusal = error
             if isinstance(outcome, Created):
-                return True
+                return None
             if isinstance(outcome, Unknown):
                 doubts.append(outcome.cause)
                 _LOGGER.warning("%s: the outcome of version %d is unknown: %s", self._reader.root, version, outcome.cause)
                 self._wait(_SETTLE_DELAY_S, attempt, _LONGEST_DELAY_S)
             try:
-                if self._holds(version, prepared):
-                    return True
-                if refusal is not None and not doubts:
+                other = self._other(version, prepared)
+                if other is not None and refusal is not None and not doubts:
                     raise refusal
-                return False
+                return other
             except FileNotFoundError as error:
                 if refusal is not None and not doubts:
                     raise refusal from None
@@ -345,7 +361,7 @@ class CommitLoop:
             final: a file that is not there now will not come.
         """
         try:
-            lost = not self._holds(version, prepared)
+            lost = self._other(version, prepared) is not None
         except FileNotFoundError:
             lost = final
         except (Exception, KeyboardInterrupt, SystemExit) as error:
@@ -353,21 +369,22 @@ class CommitLoop:
         if not lost:
             raise self._unknown(version, prepared, interrupt) from interrupt
 
-    def _holds(self, version: int, prepared: PreparedCommit) -> bool:
-        """Whether the version is the attempt's own.
+    def _other(self, version: int, prepared: PreparedCommit) -> bytes | None:
+        """What the version holds, None when that is the attempt itself.
 
         Raises:
+            FileNotFoundError: it holds nothing.
             StorageError: what was read is a part of the attempt's bytes, so the read was cut off.
         """
         data = self._store.read(self._reader.commit_path(version))
         if data == prepared.data:
-            return True
+            return None
         info = commit_info_of(data)
         if info is not None and info.txn_id is not None:
-            return info.txn_id == prepared.txn_id
+            return None if info.txn_id == prepared.txn_id else data
         if prepared.data.startswith(data):
             raise StorageError(f"{self._reader.commit_path(version)} gave {len(data)} bytes, which may be the beginning of this commit")
-        return False
+        return data
 
     def _unknown(self, version: int, prepared: PreparedCommit, cause: BaseException | None) -> CommitOutcomeUnknown:
         return CommitOutcomeUnknown(
@@ -398,7 +415,8 @@ class CommitLoop:
                 raise self._unknown(version, prepared, RuntimeError("the log was cleaned up past it; the table's own files tell"))
             if version > NO_VERSION + 1 and before not in commits:
                 raise self._unknown(version, prepared, RuntimeError("the version before it is gone, the table was made anew"))
-        return version if self._settle(version, prepared, [RuntimeError("an earlier request may still arrive")]) else None
+        other = self._settle(version, prepared, [RuntimeError("an earlier request may still arrive")])
+        return version if other is None else None
 
     def _wait_after_loss(self, losses: int, took_ms: int) -> None:
         """Longer where attempts take long, for then as many writers as are waiting must find a turn each."""

@@ -17,6 +17,7 @@ CONDITION_FAILED = "ConditionalCheckFailedException"
 TABLE_ABSENT = "ResourceNotFoundException"
 TABLE_IN_USE = "ResourceInUseException"
 
+_LONGEST_MESSAGE = 300
 _BUSY = frozenset(
     {
         "LimitExceededException",
@@ -91,7 +92,7 @@ def failure(error: Exception, place: str) -> Failure:
     Raises:
         Exception: ``error`` itself, where it is none of botocore's.
     """
-    said = redacted(str(error))
+    said = " ".join(redacted(str(error)).split())[:_LONGEST_MESSAGE]
     if isinstance(error, boto.ClientError):
         return _answered(error, said, place)
     if isinstance(error, _NO_CREDENTIALS):

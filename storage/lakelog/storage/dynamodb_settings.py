@@ -99,7 +99,7 @@ class DynamoDBSettings:
         """What the options say of DynamoDB; options of S3 are passed over.
 
         Args:
-            options: of the store, by the names of the module's table; delta-spark's may begin with ``spark.``.
+            options: of the store, by the names of the module's table.
             s3: of the same options; who asks S3 asks DynamoDB, unless the options say otherwise.
 
         Raises:
@@ -137,24 +137,23 @@ class DynamoDBSettings:
 def _said(options: Mapping[str, object]) -> dict[str, object]:
     said: dict[str, object] = {}
     said_by: dict[str, str] = {}
-    for given, value in options.items():
-        name = given.removeprefix("spark.")
+    for name, value in options.items():
         if not name.startswith((_OWN, _DELTA)):
             if name.startswith(("dynamodb.", "dynamodb_", "io.delta.storage.")):
-                raise _unknown(given)
+                raise _unknown(name)
             continue
         attribute = _NAMES.get(name)
         if attribute is None:
-            raise _unknown(given)
+            raise _unknown(name)
         if value is None or value == "":
             continue
-        parsed = _parsed(given, attribute, value)
+        parsed = _parsed(name, attribute, value)
         if attribute in said and said[attribute] != parsed:
             raise StoreConfigurationError(
-                f"Two options of the DynamoDB store disagree on one thing: {said_by[attribute]} and {given}. Remove one."
+                f"Two options of the DynamoDB store disagree on one thing: {said_by[attribute]} and {name}. Remove one."
             )
         said[attribute] = parsed
-        said_by.setdefault(attribute, given)
+        said_by.setdefault(attribute, name)
     return said
 
 
@@ -215,6 +214,6 @@ def _connection(s3: S3Settings, said: Mapping[str, object], *, region: str, by_c
 
 def _unknown(name: str) -> StoreConfigurationError:
     known = [*_NAMES]
-    near = difflib.get_close_matches(name.removeprefix("spark."), known, 1, 0.5)
+    near = difflib.get_close_matches(name, known, 1, 0.5)
     meant = f"did you mean {near[0]}?" if near else f"it takes {', '.join(sorted(known))}."
     return StoreConfigurationError(f"The DynamoDB store has no option {name}; {meant}")

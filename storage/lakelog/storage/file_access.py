@@ -20,7 +20,8 @@ from urllib.parse import unquote, unquote_to_bytes
 import pyarrow.fs as pafs
 
 from lakelog.core.errors import StoreConfigurationError, UnknownSchemeError
-from lakelog.storage.registry import family_of, options_for, scheme_of
+from lakelog.storage.registry import SHORT_NAMES, family_of, hadoop_options, options_for, scheme_of, store_name_for
+from lakelog.storage.s3_redaction import redacted
 
 __all__ = ["FileAccess", "file_access_for", "hadoop_entries_for"]
 
@@ -69,7 +70,7 @@ class FileAccess:
         match = _URI.fullmatch(uri)
         if match is None or family_of(match[1]) != "s3" or match[2] != self.bucket:
             raise UnknownSchemeError(
-                f"Cannot open the data file {uri!r}: it is not in the bucket {self.bucket!r} that holds the table. "
+                f"Cannot open the data file {redacted(uri)!r}: it is not in the bucket {self.bucket!r} that holds the table. "
                 "Copy it to where the table is, or read the table's own files."
             )
         return f"{self.bucket}/{unquote(match[3].lstrip('/'))}"
@@ -96,7 +97,7 @@ def file_access_for(path: str, settings: Mapping[str, str] = MappingProxyType({}
         return FileAccess(kind="file")
     match = _URI.fullmatch(path)
     if family != "s3" or match is None:
-        raise UnknownSchemeError(_NOT_COVERED.format(path=path, problem=f"scheme {scheme_of(path)!r}"))
+        raise UnknownSchemeError(_NOT_COVERED.format(path=redacted(path), problem=f"scheme {scheme_of(path)!r}"))
     found = _s3_settings(path, settings, match[2])
     return FileAccess(kind="s3", bucket=match[2], options=tuple(sorted(found.arrow_arguments().items()))).with_secrets(
         found.arrow_secrets()
@@ -120,7 +121,9 @@ def _s3_settings(path: str, settings: Mapping[str, str], bucket: str) -> Any:
         module: Any = importlib.import_module("lakelog.storage.s3_settings")
     except ImportError as error:
         raise StoreConfigurationError(f'Cannot open {path!r}: {error}. Run: pip install "lakelog[s3]"') from error
-    return module.S3Settings.of(options_for(path, settings), bucket=bucket)
+    ours = store_name_for(path, settings) in SHORT_NAMES
+    # Options of somebody else's LogStore are its own: data files are then reached as Hadoop's names and the machine say.
+    return module.S3Settings.of(options_for(path, settings) if ours else hadoop_options(settings), bucket=bucket)
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -141,7 +144,7 @@ def _local_path(uri: str) -> str:
     if match is None:
         scheme = _SCHEME.match(uri)
         problem = f"scheme {scheme[1]!r} here" if scheme and scheme[1].lower() != "file" else "what is no absolute file: URI"
-        raise UnknownSchemeError(_NOT_COVERED.format(path=uri, problem=problem))
+        raise UnknownSchemeError(_NOT_COVERED.format(path=redacted(uri), problem=problem))
     return os.fsdecode(unquote_to_bytes(match[1]))
 
 

@@ -27,6 +27,7 @@ from types import MappingProxyType
 
 from lakelog.core.errors import LakelogError, StoreConfigurationError, UnknownSchemeError
 from lakelog.storage.log_store import LogStore
+from lakelog.storage.s3_redaction import redacted
 
 __all__ = [
     "SCHEMES",
@@ -34,6 +35,7 @@ __all__ = [
     "BuiltInStore",
     "configure",
     "family_of",
+    "hadoop_options",
     "log_store_for",
     "options_for",
     "scheme_of",
@@ -117,6 +119,15 @@ def options_for(path: str, settings: Mapping[str, str] = MappingProxyType({})) -
     return dict(_requested(path, settings).options)
 
 
+def hadoop_options(settings: Mapping[str, str]) -> Mapping[str, object]:
+    """What settings say under Hadoop's names and under those of delta-spark's DynamoDB store, whichever store serves.
+
+    Raises:
+        StoreConfigurationError: one of them is said twice.
+    """
+    return _foreign_options(settings)
+
+
 def store_name_for(path: str, settings: Mapping[str, str] = MappingProxyType({})) -> str:
     """The short name or the class of the path's store. Arguments and errors are those of `log_store_for`."""
     return str(_requested(path, settings).location)
@@ -141,7 +152,7 @@ def _requested(path: str, settings: Mapping[str, str]) -> _Request:
         short = SCHEMES.get(scheme)
         if short is None:
             raise UnknownSchemeError(
-                f"No LogStore serves the scheme {scheme!r} of {path!r}; lakelog has one for {', '.join(sorted(SCHEMES))}. "
+                f"No LogStore serves the scheme {scheme!r} of {redacted(path)!r}; lakelog has one for {', '.join(sorted(SCHEMES))}. "
                 f"Name a class of your own in spark.lakelog.{scheme}.logstore.class, "
                 f"or by lakelog.storage.configure({{{scheme!r}: {{'{_CLASS}': ...}}}})."
             )
@@ -287,7 +298,7 @@ def _make(request: _Request, path: str) -> LogStore:
         location, extra = built_in.location, built_in.extra
     if location is None:
         raise UnknownSchemeError(
-            f"Cannot open {path!r}: the LogStore {asked!r} for {request.scheme!r} comes with a later release of lakelog. "
+            f"Cannot open {redacted(path)!r}: the LogStore {asked!r} for {request.scheme!r} comes with a later release of lakelog. "
             f"Until then name a class of your own in spark.lakelog.{request.scheme}.{_CLASS}."
         )
     factory = _load(location, where, extra)

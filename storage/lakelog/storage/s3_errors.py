@@ -125,7 +125,8 @@ class Failure:
             path: of the log store, for the message.
             settings: with which it was asked.
         """
-        if self.kind is Kind.ABSENT and self.operation in ("GetObject", "HeadObject"):
+        # A page that is not there says no more than its status; nor does what S3 answers to HeadObject.
+        if self.code == "NoSuchKey" or (self.kind is Kind.ABSENT and self.operation == "HeadObject"):
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if self.kind is Kind.TIMEOUT and not self.silent:
             return TimeoutError(f"{path}: {_server(settings)} did not answer {self.operation} in {settings.read_timeout_s:g} s.")
@@ -144,7 +145,9 @@ class Failure:
                 f"{bucket} (s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket), or give other credentials."
             )
         if self.kind is Kind.TRANSIENT:
-            return ConnectionError(f"{path}: {self.operation} got no answer to go by from {_server(settings)}: {self._said}")
+            other = ". If no S3 is there, correct the endpoint (endpoint_url, fs.s3a.endpoint, AWS_ENDPOINT_URL)"
+            what = f"{self._said}{other if self.code == str(self.status) else ''}"
+            return ConnectionError(f"{path}: {self.operation} got no answer to go by from {_server(settings)}: {what}")
         return StorageError(f"{path}: {self.operation} was refused by {_server(settings)}: {self._said}")
 
     @property
@@ -153,7 +156,7 @@ class Failure:
 
     def _wrong_setting(self, bucket: str, settings: S3Settings) -> str | None:
         server, who = _server(settings), _who(settings)
-        if self.operation == "AssumeRole":
+        if self.operation == "AssumeRole" or "RoleArn" in self.message:
             return f"the role {settings.role_arn} cannot be assumed: {self._said}. Correct role_arn, or who may assume it."
         if self.code in _WRONG_KEY:
             return f"the access key is wrong: {server} does not know {who}. Correct key (fs.s3a.access.key, AWS_ACCESS_KEY_ID)."
@@ -188,7 +191,7 @@ class Failure:
                 f"the certificate of {server} is not trusted ({self.message}). Give the bundle of who signed it as verify "
                 "(or AWS_CA_BUNDLE), or correct the endpoint."
             )
-        if self.code in ("ResponseParserError", "SSLError") or (self.status is not None and self.code == str(self.status)):
+        if self.code in ("ResponseParserError", "SSLError") or (self.kind is not Kind.TRANSIENT and self.code == str(self.status)):
             return (
                 f"the endpoint is wrong: {server} answers, but not as S3 does ({self._said}). Correct the endpoint's scheme, host and port "
                 "(endpoint_url, fs.s3a.endpoint, AWS_ENDPOINT_URL)."
@@ -233,7 +236,7 @@ def _of_answer(response: dict[str, Any], operation: str) -> Failure:
 
 def _clean(message: str) -> str:
     # What a query says is not for a message, and may be a signature.
-    return redacted(_QUERY.sub("", message))[:_LONGEST_MESSAGE]
+    return redacted(_QUERY.sub("", " ".join(message.split())))[:_LONGEST_MESSAGE]
 
 
 def _kind_of(error: Exception) -> Kind:

@@ -21,6 +21,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
+import botocore
+
 from lakelog.core.errors import StoreConfigurationError
 
 __all__ = ["STORE_OPTIONS", "Attribute", "as_bool", "translate", "without_secrets"]
@@ -235,8 +237,8 @@ def _nested(level: _Level, passed_on: dict[str, object], where: str, entries: Ma
                 raise _unknown(f"{name}[{others[0]!r}]", [f"{name}['addressing_style']"])
             _say(level, "addressing_style", name, parts.get("addressing_style"))
         elif key == "signature_version" and where == "config_kwargs":
-            # botocore's UNSIGNED is an object and no text.
-            if not isinstance(value, str):
+            # Of the ways to sign there is one that servers still take.
+            if value is botocore.UNSIGNED:
                 level.say("anonymous", name, True)
         elif key in _CONFIG_PASSED_ON and where == "config_kwargs":
             passed_on[key] = value
@@ -424,7 +426,7 @@ def _check_identity(chosen: Mapping[Attribute, object]) -> None:
     given = [part for part in ("access_key", "secret_key") if chosen.get(part)]
     if chosen.get("anonymous"):
         if given or chosen.get("profile") or chosen.get("role_arn"):
-            raise StoreConfigurationError("The S3 store is told to ask anonymously (anon) and as somebody (key, profile, role). Remove one")
+            raise StoreConfigurationError("The S3 store is told to ask anonymously (anon) and as somebody (key, profile, role). Drop one.")
         return
     if len(given) == 1 or (not given and chosen.get("session_token")):
         missing = sorted({"access_key", "secret_key"} - set(given))

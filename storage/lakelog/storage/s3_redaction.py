@@ -77,6 +77,15 @@ def watch_loggers() -> None:
             logging.getLogger(name).addFilter(_redact)
 
 
+def _forget_lock() -> None:
+    """In a process that was forked: another thread of the parent may have held it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
+
+
 def _redact(record: logging.LogRecord) -> bool:
     try:
         message = record.getMessage()

@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import botocore.exceptions
 import botocore.parsers
 
 from lakelog.core.errors import StorageError
@@ -34,6 +35,18 @@ _NO_S3 = frozenset({"ResponseParserError", "SSLError"})
 _DELAY_S = 0.1
 _LONGEST_DELAY_S = 5.0
 _MOST_CLIENTS = 32
+# By which the SDK finds credentials where none were given.
+_VARIABLES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+)
 
 
 def bucket_and_key(path: str) -> tuple[str, str]:
@@ -83,19 +96,19 @@ class S3Requests:
         Raises:
             StoreConfigurationError: no client can be made.
         """
-        shared = _shared(self.settings)
+        shared: _Shared | None = None
         try:
+            shared = _shared(self.settings)
             answer = take(getattr(shared.client, operation)(**arguments))
         except SDK_ERRORS as error:
             failure = Failure.of(error, _api_name(operation))
         else:
             shared.answered = True
             return answer
+        if shared is None:
+            return failure
         # A server that speaks S3 gives a code of its own.
         shared.answered |= failure.status is not None and failure.code != str(failure.status)
-        if failure.code == "NoCredentialsError":
-            # Whoever gives some later is to be heard.
-            _clients.pop(self.settings, None)
         if failure.kind is Kind.TIMEOUT and not shared.answered:
             return replace(failure, silent=True)
         return failure
@@ -112,7 +125,7 @@ class S3Requests:
             if not isinstance(answer, Failure):
                 return answer
             attempt += 1
-            if attempt >= _ATTEMPTS.get(answer.kind, 1) or answer.silent or (answer.code in _NO_S3 and not _shared(self.settings).answered):
+            if attempt >= self._attempts(answer):
                 return answer
             self.wait(attempt, answer)
 
@@ -130,6 +143,16 @@ class S3Requests:
         if isinstance(answer, Failure):
             raise answer.error(path, self.settings)
         return answer
+
+    def _attempts(self, failure: Failure) -> int:
+        """How often a request is sent that ends like this."""
+        most = _ATTEMPTS.get(failure.kind, 1)
+        if most == 1 or _shared(self.settings).answered:
+            return most
+        if failure.silent or failure.code in _NO_S3:
+            return 1
+        # A failure without a code of S3: something before the server, or a page of another server, of which botocore makes a 500.
+        return min(most, _ATTEMPTS[Kind.UNREACHABLE]) if failure.code == str(failure.status) else most
 
     def wait(self, attempt: int, failure: Failure) -> None:
         """Before the next attempt.
@@ -153,17 +176,25 @@ class _Shared:
 
 
 _lock = threading.Lock()
-_clients: OrderedDict[S3Settings, _Shared] = OrderedDict()
+_clients: OrderedDict[Hashable, _Shared] = OrderedDict()
+
+
+def _key(settings: S3Settings) -> Hashable:
+    """What a client is made of: of settings without credentials also what the SDK takes for such, which may change."""
+    if settings.credentials or settings.anonymous:
+        return settings, ()
+    return settings, tuple(os.environ.get(name) for name in _VARIABLES)
 
 
 def _shared(settings: S3Settings) -> _Shared:
-    shared = _clients.get(settings)
+    key = _key(settings)
+    shared = _clients.get(key)
     if shared is not None:
         return shared
     with _lock:
-        shared = _clients.get(settings)
+        shared = _clients.get(key)
         if shared is None:
-            shared = _clients[settings] = _Shared(_client(settings))
+            shared = _clients[key] = _Shared(_client(settings))
             while len(_clients) > _MOST_CLIENTS:
                 _clients.popitem(last=False)
         return shared
@@ -173,8 +204,12 @@ def _client(settings: S3Settings) -> Any:
     hide_environment()
     hide(settings.secrets())
     session = settings.session()
-    client = settings.client(retries=False, session=session)
     credentials = None if settings.anonymous else session.get_credentials()
+    if credentials is None and not settings.anonymous:
+        # Said before a client looks for them again, which takes as long as a machine's metadata service does not answer. Nothing is
+        # kept, so that those are found that are given later.
+        raise botocore.exceptions.NoCredentialsError
+    client = settings.client(retries=False, session=session)
 
     def hide_credentials(**_: object) -> None:
         # Those of a role or of a machine change while the process runs.
@@ -183,11 +218,17 @@ def _client(settings: S3Settings) -> Any:
             hide(value for value in (frozen.access_key, frozen.secret_key, frozen.token) if value)
 
     client.meta.events.register("before-sign.s3", hide_credentials)
+    client.meta.events.register("before-call.s3", _send_at_once)
     if settings.region is not None:
         client.meta.events.register("before-call.s3", _stay_in_region)
     # Loggers that came with the client.
     watch_loggers()
     return client
+
+
+def _send_at_once(params: dict[str, Any], **_: object) -> None:
+    """Without asking first whether the body is welcome, which costs every commit the way to the server and back."""
+    params["headers"].pop("Expect", None)
 
 
 def _stay_in_region(params: dict[str, Any], **_: object) -> None:

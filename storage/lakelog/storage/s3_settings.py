@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ import botocore
 import botocore.config
 import botocore.credentials
 import botocore.exceptions
+import botocore.loaders
 import botocore.session
 
 from lakelog.core.errors import StoreConfigurationError
@@ -132,6 +134,12 @@ class S3Settings:
         kept["client_config"] = {name: value for name, value in self.client_config.items() if not name.startswith("prox")}
         return _remade, (kept,)
 
+    def __copy__(self) -> S3Settings:
+        return self
+
+    def __deepcopy__(self, memo: object) -> S3Settings:
+        return self
+
     @property
     def access_key(self) -> str | None:
         return self.credentials.access_key
@@ -154,7 +162,10 @@ class S3Settings:
 
     def secrets(self) -> frozenset[str]:
         """What must never be printed."""
-        return self.credentials.values() | ({self.external_id} if self.external_id else frozenset())
+        proxies = self.client_config.get("proxies")
+        urls = proxies.values() if isinstance(proxies, Mapping) else ()
+        passwords = (urlsplit(url).password for url in urls if isinstance(url, str))
+        return self.credentials.values() | {secret for secret in (self.external_id, *passwords) if secret}
 
     def session(self) -> boto3.Session:
         """A new session, with the role assumed when the first request wants it. Sessions are no thread's but the one's that made them.
@@ -172,6 +183,8 @@ class S3Settings:
         if self.credentials:
             core.set_credentials(self.access_key, self.secret_key, self.session_token)
         try:
+            # The models of the services are large, and the same for all.
+            core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
             if self.role_arn is not None:
                 self._assume_role(core)
             return boto3.Session(botocore_session=core)
@@ -376,6 +389,11 @@ class S3Settings:
         core._credentials = botocore.credentials.DeferredRefreshableCredentials(
             refresh_using=fetcher.fetch_credentials, method="assume-role"
         )
+
+
+@cache
+def _loader(data_path: str | None) -> botocore.loaders.Loader:
+    return botocore.loaders.create_loader(data_path)
 
 
 def _remade(kept: dict[str, Any]) -> S3Settings:

@@ -2,6 +2,8 @@ package lakelog;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.types.DataType;
@@ -17,23 +19,28 @@ public class DeltaLogFileIndex implements FileIndex {
   final String schemaId;
   final StructType partitions;
   final long bytes;
+  final boolean arrow;
   final Pin pin;
   final boolean numbered;
   final byte[] subset;
   final SparkSession session;
+  /** Where no pin keeps them: a plan that is made again, as adaptive execution does, has the same scan again. */
+  private final java.util.Map scans = Pin.few();
 
   DeltaLogFileIndex(JsonNode told, SparkSession session) {
     this(told.get("root").asText(), told.get("version").isNull() ? null : told.get("version").asText(), told.get("schemaId").asText(),
-        (StructType) DataType.fromJson(told.get("partitions").asText()), told.get("bytes").asLong(), session, null, false, null);
+        (StructType) DataType.fromJson(told.get("partitions").asText()), told.get("bytes").asLong(), told.get("engine").asText().equals("arrow"),
+        session, null, false, null);
   }
 
-  private DeltaLogFileIndex(String root, String version, String schemaId, StructType partitions, long bytes, SparkSession session, Pin pin,
-      boolean numbered, byte[] subset) {
+  private DeltaLogFileIndex(String root, String version, String schemaId, StructType partitions, long bytes, boolean arrow, SparkSession session,
+      Pin pin, boolean numbered, byte[] subset) {
     this.root = root;
     this.version = version;
     this.schemaId = schemaId;
     this.partitions = partitions;
     this.bytes = bytes;
+    this.arrow = arrow;
     this.session = session;
     this.pin = pin;
     this.numbered = numbered;
@@ -41,11 +48,13 @@ public class DeltaLogFileIndex implements FileIndex {
   }
 
   /** Every scan of one query that shares the pin reads the same version: that which the first of them found. */
-  DeltaLogFileIndex pinned(Pin to) { return new DeltaLogFileIndex(root, version, schemaId, partitions, bytes, session, to, numbered, subset); }
+  DeltaLogFileIndex pinned(Pin to) {
+    return new DeltaLogFileIndex(root, version, schemaId, partitions, bytes, arrow, session, to, numbered, subset);
+  }
 
   /** The files of one version, with a hidden partition column that numbers them, or only those whose byte in `some` is not 0. */
   DeltaLogFileIndex at(String snapshot, boolean withNumbers, byte[] some) {
-    return new DeltaLogFileIndex(root, version, schemaId, partitions, bytes, session, new Pin(snapshot), withNumbers, some);
+    return new DeltaLogFileIndex(root, version, schemaId, partitions, bytes, arrow, session, new Pin(snapshot), withNumbers, some);
   }
 
   boolean follows() { return version == null && (pin == null || !pin.fixed); }
@@ -53,6 +62,21 @@ public class DeltaLogFileIndex implements FileIndex {
   public Seq listFiles(Seq partitionFilters, Seq dataFilters) {
     FileList.Answer answer = ask(ExpressionText.of(dataFilters));
     return answer.files.directories(answer.keep, partitionFilters, numbered, subset);
+  }
+
+  /** The rows of the files that the filters may match, as Python plans to read them; null where there are no such files. */
+  LogicalPlan arrowRows(String columns, String types, String filters, Seq partitionFilters) {
+    FileList.Answer answer = ask(filters);
+    byte[] wanted = answer.files.wanted(answer.keep, partitionFilters, subset);
+    Object[] asked = new Object[] {root, version, schemaId, answer.snapshot, columns, types, filters, ArrowScan.packing(session)};
+    String request = Door.json(asked);
+    String key = request + new String(wanted, java.nio.charset.StandardCharsets.ISO_8859_1);
+    java.util.Map plans = pin == null ? scans : pin.scans;
+    if (plans.containsKey(key)) return (LogicalPlan) plans.get(key);
+    Object made = Door.ask(session, "scan", request, null, wanted);
+    LogicalPlan plan = made == null ? null : ((Dataset) made).queryExecution().analyzed();
+    plans.put(key, plan);
+    return plan;
   }
 
   private FileList.Answer ask(String filters) {
@@ -90,7 +114,7 @@ public class DeltaLogFileIndex implements FileIndex {
     if (!(o instanceof DeltaLogFileIndex)) return false;
     DeltaLogFileIndex other = (DeltaLogFileIndex) o;
     return root.equals(other.root) && java.util.Objects.equals(version, other.version) && schemaId.equals(other.schemaId)
-        && numbered == other.numbered && java.util.Arrays.equals(subset, other.subset)
+        && arrow == other.arrow && numbered == other.numbered && java.util.Arrays.equals(subset, other.subset)
         && (pin == other.pin || (pin != null && other.pin != null && pin.fixed && other.pin.fixed && pin.snapshot.equals(other.pin.snapshot)));
   }
 }

@@ -29,7 +29,7 @@ public class DeltaRelation extends HadoopFsRelation implements InsertableRelatio
     Door.ask(owner, "insert", root, overwrite ? "Overwrite" : "Append", data);
   }
 
-  /** The relation of a snapshot as Python describes it: {"root", "version", "bytes", "schema", "partitions", "physical", "byId"}. */
+  /** The relation of a snapshot as Python describes it: {"root", "version", "engine", "bytes", "schema", "partitions", "physical", "byId"}. */
   public static DeltaRelation described(String description, SparkSession session) {
     JsonNode told = Door.parse(description);
     DeltaLogFileIndex index = new DeltaLogFileIndex(told, session);

@@ -194,6 +194,13 @@ public class FileList {
     return Door.seq(made);
   }
 
+  /** One byte per file: 1 where a scan must read it. */
+  byte[] wanted(byte[] keep, Seq partitionFilters, byte[] subset) {
+    byte[] files = filesOf(matching(partitionFilters));
+    for (int i = 0; i < files.length; i++) if ((keep != null && keep[i] == 0) || (subset != null && subset[i] == 0)) files[i] = 0;
+    return files;
+  }
+
   private InternalRow withNumber(InternalRow tuple, int number) {
     Object[] values = new Object[schema.length() + 1];
     for (int c = 0; c < schema.length(); c++) values[c] = tuple.get(c, schema.apply(c).dataType());

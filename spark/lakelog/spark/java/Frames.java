@@ -1,5 +1,6 @@
 package lakelog;
 
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Cast;
@@ -24,6 +25,11 @@ public class Frames {
   public static String alias(Dataset data) {
     LogicalPlan plan = data.queryExecution().analyzed();
     return plan instanceof SubqueryAlias ? ((SubqueryAlias) plan).alias() : null;
+  }
+
+  /** Cached frames over a table's files are computed anew, whether or not Hadoop has a filesystem for its root. */
+  public static void refreshCached(SparkSession session, String root) {
+    session.sharedState().cacheManager().recacheByPath(session, new Path(root), new NoFilesystem());
   }
 
   /** The rows shuffled so that each task gets about so many bytes, those of equal values in some columns together where that fits. */
