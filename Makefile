@@ -126,6 +126,10 @@ bench: .venvs/bench/.stamp ## lakelog beside Parquet and delta-spark, interleave
 bench-commits: $(VENV)/.stamp ## Small commits without Spark beside deltalake: one row, contention, counts; COMMITS=200 PROCESSES=32 ROUNDS=3
 	$(BIN)/python benchmarks/commits.py
 
+.PHONY: bench-s3
+bench-s3: $(VENV)/.stamp ## Commits on MinIO at 0, 20 and 60 ms: what one costs beyond its PUT, many writers; COMMITS=100 PROCESSES=8 THREADS=8 SECONDS=30
+	$(BIN)/python -m benchmarks.s3_commits
+
 .venvs/bench/.stamp: pyproject.toml constraints.txt
 	$(call new_venv,.venvs/bench)
 	@echo "Installing lakelog, PySpark $(BENCH_SPARK) and delta-spark $(BENCH_DELTA_SPARK) into .venvs/bench, once"

@@ -246,7 +246,7 @@ def contention_report(result: Contention, latency_ms: float) -> list[str]:
     return [
         f"landed {len(result.landed)} in {result.seconds:g} s, {rate:.1f} a second: {share:.0%} of 1 / latency ({ceiling:.1f} a second; "
         f"wanted: >= {WANTED_SHARE:.0%}, {verdict})",
-        f"the bare PUT took {put_ms:.1f} ms when nobody else wrote; of 1 / PUT ({1000 / put_ms:.1f} a second) it is {rate * put_ms / 1000:.0%}",
+        f"the bare PUT took {put_ms:.1f} ms before and after; of 1 / PUT ({1000 / put_ms:.1f} a second) it is {rate * put_ms / 1000:.0%}",
         f"an append took {took[len(took) // 2]:.0f} ms in the median, {took[len(took) * 95 // 100]:.0f} ms at 95 %, {took[-1]:.0f} at "
         f"most; a writer landed {min(result.by_writer)} to {max(result.by_writer)}; the writers' CPU {result.cpu_s:.0f} s",
         *(f"    {times} x {reason}" for reason, times in result.failed.most_common(5)),

@@ -44,6 +44,9 @@ class _Say:
         self._capture = config.pluginmanager.get_plugin("capturemanager")
 
     def __call__(self, line: str) -> None:
+        if self._reporter is None or self._capture is None:
+            print(line)
+            return
         with self._capture.global_and_fixture_disabled():
             self._reporter.ensure_newline()
             self._reporter.write_line(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import sys
 import traceback
 from typing import Any
@@ -51,7 +52,15 @@ def session(told: dict[str, Any]) -> SparkSession:
 def plan(frame: Any) -> str:
     """All that a query's plans say."""
     query = frame._jdf.queryExecution()
-    return f"{query.toString()}\n{query.stringWithStats()}\n{query.debug().toString()}"
+    return f"{query.toString()}\n{query.stringWithStats()}"
+
+
+def pickled(value: object) -> str:
+    """What a pickle of it holds, if there is one."""
+    try:
+        return repr(pickle.dumps(value))
+    except Exception as error:
+        return repr(error)
 
 
 def main(told: dict[str, Any]) -> dict[str, Any]:
@@ -60,22 +69,23 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     spark.createDataFrame([(1, "a"), (2, "b"), (3, "c")], "id long, name string").write.format("delta").save(root)
     spark.sql(f"INSERT INTO {table} VALUES (4, 'd')")
     spark.sql(f"DELETE FROM {table} WHERE id IN (2, 4)")
-    DeltaTable.forPath(spark, root).update("id = 1", {"name": "'changed'"}) if hasattr(DeltaTable, "update") else rename(spark, root)
+    changed = spark.createDataFrame([(1, "changed")], "id long, name string")
+    changed.write.format("delta").mode("overwrite").option("replaceWhere", "id = 1").save(root)
     frame = spark.read.format("delta").load(root).where("id > 0").orderBy("id")
     rows = [list(row) for row in frame.collect()]
     explained = ("EXTENDED", "FORMATTED", "CODEGEN", "COST")
     texts["explain scan"] = "\n".join(spark.sql(f"EXPLAIN {mode} SELECT * FROM {table} WHERE id > 1").first()[0] for mode in explained)
     texts["explain write"] = "\n".join(spark.sql(f"EXPLAIN {mode} INSERT INTO {table} VALUES (5, 'e')").first()[0] for mode in explained)
-    texts["plan"] = str(frame._jdf.queryExecution().toString())
+    texts["plan"] = plan(frame)
     texts["plan as JSON"] = str(frame._jdf.queryExecution().analyzed().toJSON())
     detail = DeltaTable.forPath(spark, root).detail().first().asDict(recursive=True)
     texts["detail"] = str(detail)
     texts["history"] = "\n".join(str(row.asDict(recursive=True)) for row in DeltaTable.forPath(spark, root).history().collect())
-    texts["describe"] = "\n".join(str(row) for row in spark.sql(f"DESCRIBE DETAIL {table}").collect())
     store = log_store_for(root, {} if told["given"] == "configure" else dict(spark.sparkContext.getConf().getAll()))
     infos = list(store.list_from(f"{root}/_delta_log/"))
     texts["commits"] = "\n".join(store.read(info.path).decode() for info in infos if info.name.endswith(".json"))
     texts["table"] = repr(DeltaTable.forPath(spark, root))
+    texts["pickles"] = "\n".join(pickled(value) for value in (DeltaTable.forPath(spark, root), store, log_store_for(root)))
     # A data file that is gone, of which executors speak.
     store.delete([f"{root}/{json.loads(line)['add']['path']}" for line in texts["commits"].splitlines() if '"add"' in line])
     try:
@@ -87,13 +97,10 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     return {"engine": detail.get("engine", told["engine"]), "rows": rows, "texts": texts}
 
 
-def rename(spark: SparkSession, root: str) -> None:
-    """Row 1 under another name."""
-    spark.createDataFrame([(1, "changed")], "id long, name string").write.format("delta").mode("overwrite").option(
-        "replaceWhere", "id = 1"
-    ).save(root)
-
-
 if __name__ == "__main__":
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-    print(json.dumps(main(json.loads(sys.stdin.read()))))
+    asked = json.loads(sys.stdin.read())
+    if asked["given"] == "hadoop":
+        # On DEBUG it prints all that PySpark tells the JVM, the user's own conf first of all.
+        logging.getLogger("py4j").setLevel(logging.INFO)
+    print(json.dumps(main(asked)))

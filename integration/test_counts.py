@@ -114,9 +114,7 @@ again.commit(append(again.refresh().version, "by-another-handle"))
 """
 
 
-def in_a_fresh_process(program: str, root: str, options: Mapping[str, object]) -> None:
-    """Run a program that has a handle of its own, ``log``, in a process in which nothing has been asked yet."""
-    opening = """
+_OPENING = """
 import json, os
 from lakelog.storage.s3 import S3LogStore
 from lakelog.storage.table_log import TableLog
@@ -124,12 +122,22 @@ from tests.storage.logs import append, creation
 options = json.loads(os.environ["OPTIONS"])
 log = TableLog(os.environ["ROOT"], S3LogStore(options))
 """
-    variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPTIONS": json.dumps(options), "ROOT": root}
-    subprocess.run([sys.executable, "-c", opening + program], cwd=_ROOT, env={**os.environ, **variables}, check=True)
+
+
+def in_a_fresh_process(program: str, root: str, options: Mapping[str, object]) -> None:
+    """Run a program in a process in which nothing has been asked yet."""
+    variables = {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "OPTIONS": json.dumps(options),
+        "ROOT": root,
+    }
+    subprocess.run([sys.executable, "-c", program], cwd=_ROOT, env={**os.environ, **variables}, check=True)
 
 
 def test_a_reader_sends_nothing_but_lists_and_gets(unseen: TableLog, options: dict[str, object], wire: Wire) -> None:
-    in_a_fresh_process(_READS, unseen.root, options)
+    in_a_fresh_process(_OPENING + _READS, unseen.root, options)
     requests = wire.take()
     assert {request.split()[0] for request in requests} == {"LIST", "GET"}
     assert not any(".probe-" in request or ".tmp" in request for request in requests)
@@ -138,7 +146,7 @@ def test_a_reader_sends_nothing_but_lists_and_gets(unseen: TableLog, options: di
 def test_a_writer_probes_once_a_process_and_looks_once_a_table_for_writers_of_another_kind(
     unseen: TableLog, options: dict[str, object], wire: Wire
 ) -> None:
-    in_a_fresh_process(_WRITES, unseen.root, options)
+    in_a_fresh_process(_OPENING + _WRITES, unseen.root, options)
     requests = [request for request in wire.take() if not request.startswith("GET")]
     probes = [request for request in requests if ".probe-" in request]
     name = probes[0].partition(" ")[2]
@@ -153,6 +161,53 @@ def test_a_writer_probes_once_a_process_and_looks_once_a_table_for_writers_of_an
 
 
 def test_the_probe_is_gone(unseen: TableLog, options: dict[str, object], minio: MinIO, bucket: str) -> None:
-    in_a_fresh_process(_WRITES, unseen.root, options)
+    in_a_fresh_process(_OPENING + _WRITES, unseen.root, options)
     found = [item["Key"] for item in minio.client().list_objects_v2(Bucket=bucket)["Contents"]]
     assert found == [*(commit_file(0, "t-other"),), *(commit_file(version) for version in range(9))]
+
+
+_SPARK = """
+import json, os, urllib.error, urllib.request
+import lakelog.spark
+from pyspark.sql import SparkSession
+options, root = json.loads(os.environ["OPTIONS"]), os.environ["ROOT"]
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1")
+for name, value in options.items():
+    builder = builder.config("spark.lakelog.s3a." + name, value)
+spark = lakelog.spark.enable(builder.getOrCreate())
+spark.sparkContext.setLogLevel("OFF")
+
+def mark(name):
+    # A request that means nothing, to tell on the wire what came before it from what follows.
+    try:
+        urllib.request.urlopen(options["endpoint_url"] + "/bucket/MARK-" + name)
+    except urllib.error.HTTPError:
+        pass
+
+for name in ("create", "append", "append-again"):
+    spark.range(3).coalesce(1).write.format("delta").mode("append").save(root)
+    mark(name)
+for name in ("read", "read-again"):
+    assert spark.read.format("delta").load(root).count() == 9
+    mark(name)
+spark.sql(f"DELETE FROM delta.`{root}` WHERE id = 1")
+mark("delete")
+spark.stop()
+"""
+
+
+def test_what_spark_does_asks_no_more_of_the_log(options: dict[str, object], bucket: str, wire: Wire) -> None:
+    in_a_fresh_process(_SPARK, f"s3a://{bucket}/t", options)
+    asked: dict[str, list[str]] = {}
+    since: list[str] = []
+    for request in wire.take():
+        if request.startswith("GET MARK-"):
+            asked[request.removeprefix("GET MARK-")], since = since, []
+        elif "_delta_log" in request:
+            since.append(request.partition(" after ")[0])
+    assert asked["append"] == ["LIST t/_delta_log/", f"GET {commit_file(0)}", f"PUT {commit_file(1)}"]
+    assert asked["append-again"] == ["LIST t/_delta_log/", f"GET {commit_file(1)}", f"PUT {commit_file(2)}"]
+    assert asked["read"].count(f"GET {commit_file(2)}") == 1
+    assert set(asked["read"]) == {"LIST t/_delta_log/", f"GET {commit_file(2)}"}
+    assert set(asked["read-again"]) == {"LIST t/_delta_log/"}
+    assert [request for request in asked["delete"] if not request.startswith("LIST")] == [f"PUT {commit_file(3)}"]

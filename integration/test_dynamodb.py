@@ -18,6 +18,7 @@ import pytest
 
 from integration.dying import dying_stores
 from integration.mixed_writer import STEPS, MixedWriter, Stopped, Taken
+from integration.proxy import Fault, FaultProxy, Plan, Rule
 from integration.servers import DynamoDBLocal, MinIO
 from lakelog.core.errors import StorageError, StoreConfigurationError
 from lakelog.storage.dynamodb import DynamoDBLogStore
@@ -247,6 +248,27 @@ def test_the_other_writers_that_race_with_lakelogs_lose_nothing(place: Place) ->
     log = table.log()
     assert log.snapshot().version == len(acknowledged)
     assert sorted(log.snapshot().files["path"].to_pylist()) == sorted(acknowledged)
+
+
+def test_lakelogs_own_writers_lose_nothing_where_answers_are_lost(place: Place) -> None:
+    make_table(place.lakelog())
+    writers, appends = 3, 8
+    plan = Plan(Rule(Fault.LOSE_ANSWER, probability=0.05), Rule(Fault.RESET_BEFORE, probability=0.02), seed=1)
+    with FaultProxy(place.minio.endpoint, plan) as s3, FaultProxy(place.dynamodb.endpoint, plan) as entries:
+        settings = {
+            **place.lakelog().settings,
+            "spark.lakelog.s3a.endpoint_url": s3.url,
+            "spark.lakelog.s3a.ddb.endpoint_url": entries.url,
+        }
+        result = race(Table(place.lakelog().root, settings), writers=writers, appends=appends, kill_after=8)
+        assert s3.struck
+        assert entries.struck
+    assert result.failures == []
+    assert len(result.acknowledged) == writers * appends
+    files = appended(place.store(), place.log)
+    assert {file: one.version for file, one in result.acknowledged.items()}.items() <= files.items()
+    # A killed writer may have landed what it could not acknowledge.
+    assert len(files) - writers * appends <= result.kills
 
 
 # the DynamoDB table, and what is wrong with settings --------------------------------------------------------------------

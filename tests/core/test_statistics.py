@@ -276,3 +276,14 @@ def test_lists_of_column_names(text: str, paths: tuple[tuple[str, ...], ...]) ->
 def test_malformed_lists_of_column_names(text: str) -> None:
     with pytest.raises(InvalidTablePropertyError, match=r"delta\.dataSkippingStatsColumns=.* is no comma-separated list"):
         parse_column_names(text)
+
+
+def test_leaves_with_a_nan_are_told_by_number() -> None:
+    inner = StructType((StructField("x", primitive("double")), StructField("y", primitive("double"))))
+    schema = StructType((StructField("l", ArrayType(primitive("double"), True)), StructField("s", inner)))
+    table = pa.table({"l": [[1.0]], "s": [{"x": 2.0, "y": 3.0}]})
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    told = json.loads(file_statistics(pq.read_metadata(sink), schema, indexed=IndexedColumns(), nan_leaves=frozenset({1})))
+    assert told["minValues"] == {"s": {"x": 2.0, "y": 3.0}}
+    assert told["maxValues"] == {"s": {"y": 3.0}}

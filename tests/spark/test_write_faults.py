@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from lakelog.core.errors import CommitOutcomeUnknown, ConcurrentDeleteReadException, LakelogError, TransactionActiveError, WriteFailedError
-from lakelog.spark import data_files
+from lakelog.spark import arrow_write, data_files
 from lakelog.spark import delete as delete_module
 from lakelog.spark import write as write_module
 from lakelog.spark.session import context_of
@@ -156,6 +156,7 @@ def test_a_footer_that_cannot_be_read(
         raise error
 
     monkeypatch.setattr(data_files, "read_footers", unreadable)
+    monkeypatch.setattr(arrow_write, "_file", unreadable)
     with pytest.raises(type(error), match=str(error)):
         attempt(delta, table)
     assert untouched(delta, table)

@@ -129,6 +129,10 @@ class TestConformance(LogStoreConformance):
     long_listing = 40
     large_bytes = 1 << 18
     watched_bytes = 1 << 14
+    # All of it lives in this process.
+    test_of_processes_that_race_exactly_one_creates_the_file = None
+    test_what_one_process_writes_another_lists_and_reads = None
+    test_killed_writers_leave_whole_files_and_every_acknowledged_one = None
 
     @pytest.fixture(autouse=True)
     def place(self) -> None:
@@ -301,6 +305,52 @@ def test_a_claim_whose_answers_are_all_lost_is_unknown_and_may_be_repeated() -> 
     broken = False
     assert store.put_if_absent(path(1), b"1") == AlreadyExists()
     assert store.read(path(1)) == b"1"
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.LATE])
+def test_a_commit_whose_file_cannot_be_made_is_made_by_the_next_reader(fault: Fault) -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+    store, _, objects = world.writer(lambda verb: fault if verb == "put_if_absent" else None)
+    assert store.put_if_absent(path(1), b"1") == Created()
+    assert names(world.store()) == [name(0), name(1)]
+    objects.settle()
+    assert world.commits()[name(1)] == b"1"
+    # The writer itself goes on, too.
+    assert store.put_if_absent(path(2), b"2") == Created()
+    assert names(world.store()) == [name(0), name(1), name(2)]
+
+
+def test_a_refused_claim_of_which_nobody_says_who_has_it_is_unknown() -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+    client = FakeClient(world.service)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    claims: list[object] = []
+
+    def refuse(**arguments: object) -> dict[str, object]:
+        claims.append(arguments)
+        client.get_item = fail  # type: ignore[method-assign,assignment]
+        raise client_error("ConditionalCheckFailedException", "PutItem")
+
+    def fail(**arguments: object) -> dict[str, object]:
+        raise client_error("InternalServerError", "GetItem", 500)
+
+    client.put_item = refuse  # type: ignore[method-assign,assignment]
+    assert isinstance(store.put_if_absent(path(1), b"1"), Unknown)
+    assert len(claims) == 5
+    assert name(1) not in world.commits()
+
+
+def test_remains_that_come_back_are_given_up() -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+    client = FakeClient(world.service)
+    world.put_entry(1, "1.old", complete=True)
+    client.delete_item = lambda **arguments: {}  # type: ignore[method-assign]
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    with pytest.raises(StorageError, match="again and again"):
+        store.put_if_absent(path(1), b"1")
 
 
 def test_a_claim_that_dynamodb_refuses_for_good_is_an_error_and_nothing_is_committed() -> None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError
+from botocore.exceptions import (
+    ConnectionClosedError,
+    EndpointConnectionError,
+    InvalidRegionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+from botocore.parsers import ResponseParserError
 
 from lakelog.core.errors import StorageError, StoreConfigurationError
 from lakelog.storage.dynamodb import DynamoDBLogStore
 from lakelog.storage.log_store import AlreadyExists, Created
 from lakelog.storage.testing import Fault
 from tests.storage.fake_dynamodb import LOG, FakeClient, FakeDynamoDB, World, client_error, path
+from tests.storage.fake_s3 import fake_s3
 
 
 def test_the_table_is_made_on_demand_and_its_entries_expire() -> None:
@@ -114,3 +122,126 @@ def test_what_dynamodb_refuses_is_one_error_that_names_the_table_and_the_option(
     # The SDK's error holds the request that was signed.
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (ReadTimeoutError(endpoint_url="http://d.test"), TimeoutError, "did not answer in time"),
+        (ConnectionClosedError(endpoint_url="http://d.test"), ConnectionError, "broke"),
+        (ResponseParserError("Unable to parse response"), ConnectionError, r"does not speak as DynamoDB does.*ddb\.endpoint_url"),
+        (InvalidRegionError(region_name="no such"), StoreConfigurationError, r"ddb\.region"),
+    ],
+)
+def test_what_the_way_to_dynamodb_does_is_one_error_too(error: Exception, kind: type[Exception], says: str) -> None:
+    world = World()
+    client = FakeClient(world.service)
+
+    def fail(**arguments: object) -> dict[str, object]:
+        raise error
+
+    client.query = fail  # type: ignore[method-assign,assignment]
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    with pytest.raises(kind, match=says):
+        store.list_from(f"{LOG}/")
+
+
+def test_a_bug_is_not_taken_for_an_answer_of_dynamodb() -> None:
+    world = World()
+    client = FakeClient(world.service)
+
+    def fail(**arguments: object) -> dict[str, object]:
+        raise ZeroDivisionError
+
+    client.query = fail  # type: ignore[method-assign,assignment]
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    with pytest.raises(ZeroDivisionError):
+        store.list_from(f"{LOG}/")
+
+
+def test_entries_that_cannot_be_let_expire_are_a_warning_and_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(service=FakeDynamoDB())
+    client = FakeClient(world.service)
+
+    def refuse(**arguments: object) -> dict[str, object]:
+        raise client_error("AccessDeniedException", "UpdateTimeToLive")
+
+    client.update_time_to_live = refuse  # type: ignore[method-assign,assignment]
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    assert store.put_if_absent(path(0), b"0") == Created()
+    assert "will not expire" in caplog.text
+
+
+@pytest.mark.parametrize("verb", ["describe_table", "create_table"])
+def test_a_table_that_may_not_be_made_is_an_error_and_nothing_is_committed(verb: str) -> None:
+    world = World(service=FakeDynamoDB())
+    client = FakeClient(world.service)
+
+    def refuse(**arguments: object) -> dict[str, object]:
+        raise client_error("AccessDeniedException", verb)
+
+    setattr(client, verb, refuse)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    with pytest.raises(PermissionError, match="CreateTable, DescribeTable"):
+        store.put_if_absent(path(0), b"0")
+    with pytest.raises(FileNotFoundError):
+        world.objects.read(path(0))
+
+
+@pytest.mark.parametrize("verb", ["put_item", "delete_item"])
+def test_what_is_done_for_order_alone_may_fail(verb: str) -> None:
+    world = World()
+    store, client, _ = world.writer(lambda asked: None)
+    assert store.put_if_absent(path(0), b"0") == Created()
+    world.put_entry(1, "1.old", complete=True)
+    refused = getattr(client, verb)
+
+    def refuse(**arguments: object) -> dict[str, object]:
+        if "tempPath = :temp" in str(arguments.get("ConditionExpression")):
+            raise client_error("AccessDeniedException", verb)
+        answer: dict[str, object] = refused(**arguments)
+        return answer
+
+    setattr(client, verb, refuse)
+    if verb == "put_item":
+        assert store.put_if_absent(path(1), b"1") == Created()
+        entry = world.service.item(path(1).rpartition("/")[2])
+        assert entry is not None
+        assert entry["complete"] == "false"
+        assert [info.path for info in world.store().list_from(path(0))] == [path(0), path(1)]
+    else:
+        with pytest.raises(PermissionError):
+            store.put_if_absent(path(1), b"1")
+        with pytest.raises(FileNotFoundError):
+            world.objects.read(path(1))
+
+
+def test_a_claim_is_looked_up_where_the_refusal_does_not_say_who_has_the_name() -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+    store, client, _ = world.writer(lambda verb: None)
+    put_item = client.put_item
+    others = world.store()
+
+    def older(**arguments: object) -> dict[str, object]:
+        # DynamoDB said so since 2023.
+        arguments.pop("ReturnValuesOnConditionCheckFailure", None)
+        others.put_if_absent(path(1), b"other")
+        return put_item(**arguments)
+
+    client.put_item = older  # type: ignore[method-assign]
+    assert store.put_if_absent(path(1), b"ours") == AlreadyExists()
+    assert world.objects.read(path(1)) == b"other"
+
+
+def test_a_client_of_the_settings_asks_where_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"):
+        monkeypatch.delenv(variable, raising=False)
+    with fake_s3() as server:
+        options = {"ddb.endpoint_url": server.url, "key": "AKIAPLANTED", "secret": "planted"}
+        store = DynamoDBLogStore(options, environment=World().clock.environment(), objects=World().objects)
+        with pytest.raises((StorageError, OSError), match=rf"\({server.url}\)") as raised:
+            store.list_from(f"{LOG}/")
+        assert server.asked
+        assert {asked.method for asked in server.asked} == {"POST"}
+    assert "PLANTED" not in str(raised.value)

@@ -82,10 +82,10 @@ def _wanted(there: StructType, fields: list[pa.Field[Any]], start: int, by_id: b
     starts = [start]
     for field in fields:
         starts.append(starts[-1] + _width(field.type))
-    for field in there.fields:
-        position = find(field, fields, by_id=by_id)
+    for wanted in there.fields:
+        position = find(wanted, fields, by_id=by_id)
         if position is not None:
-            yield from _below(field.type, fields[position].type, starts[position], by_id)
+            yield from _below(wanted.type, fields[position].type, starts[position], by_id)
 
 
 def _below(there: DataType, found: pa.DataType, start: int, by_id: bool) -> Iterator[int]:
@@ -120,6 +120,11 @@ def _fields(found: pa.DataType) -> list[pa.Field[Any]]:
     return [struct.field(i) for i in range(struct.num_fields)]
 
 
+def nulls(count: int, data_type: DataType) -> Any:
+    """So many nulls of a type."""
+    return cast(Any, pa).nulls(count, to_arrow_type(data_type))
+
+
 def conform(values: Any, wanted: DataType, there: DataType, *, by_id: bool) -> Any:
     """Values of a file in the Arrow type of ``wanted`` (`to_arrow_type`), with its fields alone and in its order.
 
@@ -141,7 +146,7 @@ def conform(values: Any, wanted: DataType, there: DataType, *, by_id: bool) -> A
             for field, inside in zip(wanted.fields, there.fields, strict=True):
                 position = find(inside, fields, by_id=by_id)
                 if position is None:
-                    children.append(pa.nulls(len(values), to_arrow_type(field.type)))
+                    children.append(nulls(len(values), field.type))
                 else:
                     children.append(conform(values.field(position), field.type, inside.type, by_id=by_id))
             mask = values.is_null() if values.null_count else None

@@ -27,7 +27,7 @@ from lakelog.core.partition_values import parse_partition_column
 from lakelog.core.paths import decode_path
 from lakelog.core.predicates import TRUE, Column, Predicate
 from lakelog.core.schema import DataType, StructField, StructType, parse_schema, to_arrow
-from lakelog.spark.arrow_columns import conform, has_ids, leaf_of, leaves, width
+from lakelog.spark.arrow_columns import conform, has_ids, leaf_of, leaves, nulls, width
 from lakelog.spark.arrow_skipping import matching, may_match
 from lakelog.storage.file_access import FileAccess
 
@@ -112,7 +112,7 @@ class TableReader:
         access = self._scan.access if self._secrets is None else self._scan.access.with_secrets(self._secrets.value)
         reader = _Reader(self._scan, access)
         for batch in batches:
-            for text in batch.column(0).to_pylist():
+            for text in cast("list[str]", batch.column(0).to_pylist()):
                 yield from _ahead(reader.read(cast(Task, orjson.loads(text))))
 
 
@@ -231,7 +231,7 @@ class _Reader:
             left = part.rows(run)
             while left > 0:
                 rows = min(left, part.batch_rows)
-                yield [pa.nulls(rows, field.type) for field in to_arrow(self._wanted)], rows
+                yield [nulls(rows, field.type) for field in self._wanted.fields], rows
                 left -= rows
             return
         for batch in part.file.iter_batches(part.batch_rows, row_groups=run, columns=part.names):

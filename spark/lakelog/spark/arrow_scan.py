@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType as SparkStructType
 
 from lakelog.core import errors
 from lakelog.core.column_mapping import MappingMode
-from lakelog.core.errors import ColumnNotFoundError, LakelogError, StoreConfigurationError
+from lakelog.core.errors import ColumnNotFoundError, LakelogError
 from lakelog.core.paths import absolute_uris
 from lakelog.core.predicates import TRUE, Predicate
 from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType, nullable_schema, parse_schema, to_arrow
@@ -33,11 +33,11 @@ from lakelog.spark import jvm
 from lakelog.spark.arrow_reader import Scan, TableReader, Task
 from lakelog.spark.arrow_skipping import weakened
 from lakelog.spark.conditions import parse_filters
+from lakelog.spark.executor_access import lacking
 from lakelog.storage.file_access import FileAccess
 
 _KEPT_BROADCASTS = 64
 _TOLD = re.compile(r"lakelog\.core\.errors\.(?P<kind>\w+): (?P<message>[^\n]+)")
-_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?P<module>lakelog|pyarrow|orjson|pyroaring|boto3)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,12 +157,7 @@ class ArrowScans:
             kind = getattr(errors, told["kind"], None)
             if isinstance(kind, type) and issubclass(kind, LakelogError):
                 return kind(told["message"].strip())
-        if (absent := _NO_MODULE.search(message)) is not None:
-            return StoreConfigurationError(
-                f"The executors' Python has no module {absent['module']}, which the Arrow engine needs there. Give executors the same pip "
-                "packages as the driver, and name their Python by PYSPARK_PYTHON or spark.pyspark.python before the session starts."
-            )
-        return None
+        return lacking([message])
 
 
 def _tasks(snapshot: Snapshot, wanted: bytes, partitions: Sequence[str], packing: Packing) -> Iterator[Task]:
@@ -170,7 +165,7 @@ def _tasks(snapshot: Snapshot, wanted: bytes, partitions: Sequence[str], packing
     chosen = np.flatnonzero(np.frombuffer(wanted, np.uint8))
     if not len(chosen):
         return
-    files = snapshot.files.select(["path", "size", "modificationTime", "partitionValues"]).take(pa.array(chosen))
+    files = snapshot.files.select(["path", "size", "modificationTime", "partitionValues"]).take(cast(Any, pa.array(chosen)))
     sizes = _numbers(files["size"])
     total = int((sizes + packing.open_bytes).sum())
     most = max(1, min(packing.most_bytes, max(packing.open_bytes, total // packing.least_tasks)))

@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakelog.core.errors import ColumnNotFoundError, UnsupportedOperationError
 from lakelog.core.footer_bounds import FooterBounds
@@ -76,12 +75,12 @@ def matching(predicate: Predicate, batch: pa.RecordBatch) -> pa.RecordBatch | No
         truth = evaluate_rows(predicate, batch)
     except (ColumnNotFoundError, UnsupportedOperationError, pa.ArrowException):
         return batch
-    hits = pc.sum(truth).as_py() or 0
+    hits = truth.true_count
     if hits == 0:
         return None
     if hits > _WORTH * batch.num_rows:
         return batch
-    return cast(pa.RecordBatch, batch.filter(truth))
+    return batch.filter(truth)
 
 
 def may_match(predicate: Predicate, bounds: Bounds, rows: int) -> bool:
@@ -121,7 +120,7 @@ def _leaf_may(leaf: Comparison | In | StartsWith, data_type: DataType, bounds: F
             return any(_compared("=", literal, data_type, lower, upper) for literal in literals)
         case StartsWith(_, prefix):
             text = prefix.encode()
-            return not isinstance(lower, bytes) or (cast(bytes, lower)[: len(text)] <= text <= cast(bytes, upper)[: len(text)])
+            return not isinstance(lower, bytes) or (lower[: len(text)] <= text <= cast(bytes, upper)[: len(text)])
         case Comparison(op, _, literal):
             return _compared(op, literal, data_type, lower, upper)
 

@@ -20,7 +20,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.accumulators import Accumulator
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from lakelog.core.field_metadata import PARQUET_FIELD_ID
@@ -111,17 +111,7 @@ def write_files(
         )
         answer = jvm.map_in_arrow(frame, spark, partial(write_rows, task), _ANSWER, "lakelog_write")
         with jvm.described(spark, description):
-            rows = answer.collect()
-    return [
-        ArrowFile(
-            uri=str(row[0]),
-            size=int(row[1]),
-            modification_time_ms=int(row[2]),
-            footer=pq.read_metadata(io.BytesIO(row[3])),
-            nan_leaves=frozenset(row[4]),
-        )
-        for row in rows
-    ]
+            return [_file(row) for row in answer.collect()]
 
 
 def fault(error: Exception) -> str | None:
@@ -131,6 +121,16 @@ def fault(error: Exception) -> str | None:
         if found is not None:
             return found[1]
     return None
+
+
+def _file(row: Row) -> ArrowFile:
+    return ArrowFile(
+        uri=str(row[0]),
+        size=int(row[1]),
+        modification_time_ms=int(row[2]),
+        footer=pq.read_metadata(io.BytesIO(row[3])),
+        nan_leaves=frozenset(row[4]),
+    )
 
 
 # --- What finished tasks wrote ------------------------------------------------------------------------------------------------------

@@ -325,14 +325,19 @@ class _Reshaped:
         return cast(Any, self._schema).__arrow_c_schema__(), cast(Any, self._rows).__arrow_c_array__()[1]
 
 
-def _shaped(given: pa.Field[Any], wanted: pa.Field[Any]) -> pa.Field[Any]:
-    """The wanted field in the given one's layout: strings may have long offsets. What may be null in the rows may be so in the file."""
-    return pa.field(wanted.name, _shaped_type(given.type, wanted.type), given.nullable or wanted.nullable, metadata=wanted.metadata)
+def _shaped(given: pa.Field[Any], wanted: pa.Field[Any], beside_null: bool = False) -> pa.Field[Any]:
+    """The wanted field in the given one's layout: strings may have long offsets. What may be null in the rows may be so in the file.
+
+    Args:
+        beside_null: the field is in a struct that may be null, where Spark leaves a null in the field too; pyarrow would refuse that.
+    """
+    nullable = given.nullable or wanted.nullable or beside_null
+    return pa.field(wanted.name, _shaped_type(given.type, wanted.type, nullable), nullable, metadata=wanted.metadata)
 
 
-def _shaped_type(given: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+def _shaped_type(given: pa.DataType, wanted: pa.DataType, nullable: bool) -> pa.DataType:
     if isinstance(given, pa.StructType) and isinstance(wanted, pa.StructType):
-        return pa.struct(list(map(_shaped, given, wanted)))
+        return pa.struct([_shaped(theirs, ours, nullable) for theirs, ours in zip(given, wanted, strict=True)])
     if isinstance(given, pa.MapType) and isinstance(wanted, pa.MapType):
         key, item = _shaped(given.key_field, wanted.key_field), _shaped(given.item_field, wanted.item_field)
         # pa.map_ takes fields, which its stubs do not know.

@@ -99,7 +99,9 @@ class Context:
             StoreConfigurationError: it asks for the native engine, which the JVM has no filesystem for.
         """
         asked = str(spark.conf.get(ENGINE_CONF, AUTO))
-        key = (jvm.session_id(spark), self._filesystem(root), asked)
+        filesystem = self._filesystem(root)
+        # Sessions differ in what Hadoop is told of other filesystems; Spark has the local one itself.
+        key = (jvm.session_id(spark) if filesystem else "", filesystem, asked)
         found = self._engines.get(key)
         if found is None:
             found = self._engines[key] = choose(asked, root, lambda scheme: jvm.hadoop_filesystem(spark, scheme))

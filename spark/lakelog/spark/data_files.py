@@ -233,14 +233,16 @@ def _run(
     description: str,
 ) -> list[_Written]:
     rows = layout.laid_out(frame)
+    by_arrow = context.engine(spark, root).engine is Engine.ARROW
     try:
-        if context.engine(spark, root).engine is Engine.ARROW:
+        if by_arrow:
             told = arrow_write.write_files(context, spark, root, folder, rows, layout.in_files, layout.folders, options, description)
             return [_Written(file.uri, file.size, file.modification_time_ms, file.footer, file.nan_leaves) for file in told]
         physical = None if layout.mode is MappingMode.NONE else layout.in_files.to_json()
         lines = jvm.write_files(rows, context.hadoop_root(folder), len(layout.columns), physical, options, description)
     except (PySparkException, Py4JJavaError) as error:
-        raise explained(error, root, description, frame) or _failed(error, root, description) from None
+        absent = lacking(jvm.messages(error)) if by_arrow else None
+        raise explained(error, root, description, frame) or absent or _failed(error, root, description) from None
     files = [line.split("\t") for line in lines.splitlines()]
     uris = [uri for uri, _, _ in files]
     with written_files(context, uris):
@@ -250,9 +252,6 @@ def _run(
 
 def _failed(error: PySparkException | Py4JJavaError, root: str, description: str) -> Exception:
     """Ours, where a task failed; else the class that PySpark has for it."""
-    absent = lacking(jvm.messages(error))
-    if absent is not None:
-        return absent
     said = arrow_write.fault(error)
     if said is None:
         if isinstance(error, PySparkException):

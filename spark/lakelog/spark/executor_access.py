@@ -21,7 +21,11 @@ from lakelog.core.errors import StoreConfigurationError
 from lakelog.storage.file_access import FileAccess
 
 _KEPT = 256
-_MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '(lakelog|pyarrow|pyroaring|orjson)\b")
+_MISSING = re.compile(
+    r"(?:ModuleNotFoundError|ImportError): No module named '(?P<module>lakelog|pyarrow|pyroaring|orjson|fsspec|numpy)\b"
+    r"|PACKAGE_NOT_INSTALLED\] (?P<package>PyArrow|NumPy)\b"
+)
+_NO_PYTHON = re.compile(r'Cannot run program "(?P<python>[^"\n]+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +69,17 @@ def lacking(messages: Iterable[str]) -> StoreConfigurationError | None:
         messages: of the error and its causes.
     """
     for message in messages:
-        missing = _MISSING.search(message)
-        if missing is not None:
-            return StoreConfigurationError(
-                f"The executors' Python has no module {missing[1]}. The Arrow engine needs Python {sys.version_info.major}."
-                f"{sys.version_info.minor} there, with lakelog and the packages that it brings. Give executors the same pip packages as "
-                "the driver, and name their Python by PYSPARK_PYTHON or spark.pyspark.python before the session starts."
-            )
+        if missing := _MISSING.search(message):
+            fault = f"The executors' Python has no module {(missing['module'] or missing['package']).lower()}."
+        elif absent := _NO_PYTHON.search(message):
+            fault = f"The executors cannot run {absent['python']} as their Python."
+        else:
+            continue
+        return StoreConfigurationError(
+            f"{fault} The Arrow engine needs Python {sys.version_info.major}.{sys.version_info.minor} there, with lakelog and the packages "
+            "that it brings. Give executors the same pip packages as the driver, and name their Python by PYSPARK_PYTHON or "
+            "spark.pyspark.python before the session starts."
+        )
     return None
 
 

@@ -207,12 +207,14 @@ class FrontDoor:
         return listing.answer(held, predicate, with_files=held.id not in orjson.loads(known))
 
     def _scan(self, spark: SparkSession, asked: str, _second: object, wanted: bytes) -> Any:
-        root, version, schema_id, snapshot_id, *told = orjson.loads(asked)
+        root, version, schema_id, snapshot_id, columns, types, filters, packing = orjson.loads(asked)
         held = self._snapshot(self._context.local_root(root), version, snapshot_id)
         self._check_schema(held, schema_id)
         snapshot = held.snapshot
         access = self._context.access(snapshot.root)
-        frame = self._scans.planned(spark, snapshot, access, ScanRequest.parse(*told, bytes(wanted)), _why_missing(snapshot))
+        frame = self._scans.planned(
+            spark, snapshot, access, ScanRequest.parse(columns, types, filters, packing, bytes(wanted)), _why_missing(snapshot)
+        )
         if frame is None:
             return None
         # The JVM finds it by a name that is gone once nobody holds the object here.

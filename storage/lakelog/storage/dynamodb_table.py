@@ -126,9 +126,7 @@ class EntryTable:
                     continue
                 if code_of(error) == CONDITION_FAILED:
                     item = getattr(error, "response", {}).get("Item")
-                    if item:
-                        return Holder(CommitEntry.from_item(item))
-                    holder = self.get(entry.table_path, entry.file_name)
+                    holder = CommitEntry.from_item(item) if item else self._glance(entry)
                     if holder is not None:
                         return Holder(holder)
                     # It was there and is gone: what expires may go at any time.
