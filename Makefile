@@ -130,6 +130,10 @@ bench-commits: $(VENV)/.stamp ## Small commits without Spark beside deltalake: o
 bench-s3: $(VENV)/.stamp ## Commits on MinIO at 0, 20 and 60 ms: what one costs beyond its PUT, many writers; COMMITS=100 PROCESSES=8 THREADS=8 SECONDS=30
 	$(BIN)/python -m benchmarks.s3_commits
 
+.PHONY: bench-s3-engines
+bench-s3-engines: $(VENV)/.stamp ## The Arrow engine beside the native one on MinIO; ROWS=5000000 ROUNDS=3
+	@$(call with_java,$(BIN)/python) $(BIN)/python benchmarks/s3_engines.py
+
 .venvs/bench/.stamp: pyproject.toml constraints.txt
 	$(call new_venv,.venvs/bench)
 	@echo "Installing lakelog, PySpark $(BENCH_SPARK) and delta-spark $(BENCH_DELTA_SPARK) into .venvs/bench, once"

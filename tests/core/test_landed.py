@@ -101,6 +101,10 @@ def test_what_may_only_say_something_new_of_its_files(lines: tuple[Any, ...], ma
     assert land(*lines).may_restate is may
 
 
+def test_who_does_not_ask_for_files_is_told_of_none_that_is_restated() -> None:
+    assert not landed_commit(7, json.dumps(add("a")).encode(), source="7.json", root="/t", columns=False).may_restate
+
+
 def test_more_files_than_one_chunk_holds_keep_their_order() -> None:
     count = 2 * 8192 + 5
     lines = [line for n in range(count) for line in (add(f"a{n}", dataChange=n % 2 == 0), remove(f"r{n}"))]

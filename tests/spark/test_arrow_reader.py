@@ -137,6 +137,16 @@ def test_int96_is_read_in_microseconds_over_its_whole_range(tmp_path: Path) -> N
         assert batch.column(0).cast(pa.int64()).to_pylist() == stamps.cast(pa.int64()).to_pylist()
 
 
+def test_the_calendar_of_spark_2_is_told_where_it_matters(tmp_path: Path) -> None:
+    days = pa.array([[-141_428], [0], None], pa.list_(pa.date32()))
+    old = pa.table({"d": days}).replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})
+    scan = scan_of(schema(field("d", array("date"))))
+    with pytest.raises(StorageError, match="Julian calendar"):
+        rows(scan, write(tmp_path / "x.parquet", old))
+    assert len(rows(scan, write(tmp_path / "y.parquet", old.slice(1)))) == 2
+    assert len(rows(scan, write(tmp_path / "z.parquet", pa.table({"d": days})))) == 3
+
+
 NESTED = pa.table(
     {
         "before": pa.array([[1], [2, 3], None]),

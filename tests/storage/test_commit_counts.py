@@ -71,6 +71,15 @@ def test_a_fresh_handle_starts_from_the_checkpoint(store: CountingLogStore) -> N
     assert store.paths("LIST") == [commit_path(5).removesuffix(".json")]
 
 
+def test_an_append_that_read_less_than_is_held_looks_at_what_lies_between_alone(store: CountingLogStore) -> None:
+    log = held(store)
+    log.commit(append(5, "first"))
+    store.reset()
+    assert log.commit(append(5, "second")).version == 7
+    assert asked(store) == {"PUT": 1, "GET": 1, "LIST": 1, "DELETE": 0}
+    assert store.paths("GET") == [commit_path(6)]
+
+
 @pytest.mark.parametrize("others", [1, 2, 30])
 def test_whoever_lost_looks_once_however_many_won(store: CountingLogStore, others: int) -> None:
     log = held(store)

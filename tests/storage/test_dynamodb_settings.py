@@ -9,12 +9,13 @@ import pytest
 
 from lakelog.core.errors import StoreConfigurationError
 from lakelog.storage.dynamodb import DynamoDBLogStore
+from lakelog.storage.dynamodb_objects import CommitObjects
 from lakelog.storage.dynamodb_settings import DynamoDBSettings
 from lakelog.storage.log_store import AlreadyExists, Created
 from lakelog.storage.registry import log_store_for
 from lakelog.storage.s3_settings import S3Settings
 from tests.storage.fake_dynamodb import FakeClient, FakeDynamoDB, name
-from tests.storage.fake_s3 import FakeS3, Fault, Waits, fake_s3
+from tests.storage.fake_s3 import FakeS3, Fault, Waits, fake_s3, forget
 
 DELTA = "io.delta.storage.S3DynamoDBLogStore."
 LOG = "s3a://bucket/t/_delta_log"
@@ -75,6 +76,16 @@ def test_options_that_make_no_sense_are_errors_that_name_them(options: Mapping[s
     with pytest.raises(StoreConfigurationError, match=says) as raised:
         settings_of(options)
     assert "planted" not in str(raised.value)
+
+
+@pytest.mark.parametrize("endpoint", ["http://[::1", "http://h:x", "ftp://h:1", "http://h:1/?a=b"])
+def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
+    with pytest.raises(StoreConfigurationError, match="a URL of a scheme, a host and a port"):
+        settings_of({"ddb.endpoint_url": endpoint})
+
+
+def test_an_option_that_is_empty_was_not_given() -> None:
+    assert settings_of({"ddb.table_name": "", "ddb.endpoint_url": None}) == settings_of({})
 
 
 def test_an_endpoint_with_a_password_is_refused_without_showing_it() -> None:
@@ -156,6 +167,7 @@ def address() -> Iterator[FakeS3]:
 @pytest.fixture
 def server(address: FakeS3) -> FakeS3:
     address.reset()
+    forget(address.url)
     return address
 
 
@@ -203,3 +215,27 @@ def test_a_server_that_ignores_conditions_serves_all_the_same(server: FakeS3) ->
     # What no entry decides needs a server that does.
     with pytest.raises(StoreConfigurationError, match="replace each other"):
         first.put_if_absent(f"{LOG}/other", b"1")
+
+
+def test_what_is_wrong_with_a_put_is_not_taken_for_a_server_without_conditions(server: FakeS3) -> None:
+    objects = CommitObjects({"endpoint_url": server.url, "key": "key", "secret": "secret"}, environment=Waits().environment())
+    server.objects[f"t/_delta_log/{name(0)}"] = b"0"
+    server.faults = [Fault(status=403, code="InvalidAccessKeyId")]
+    with pytest.raises(StoreConfigurationError, match="access key is wrong"):
+        objects.put_if_absent(f"{LOG}/{name(0)}", b"1")
+    assert objects.put_if_absent(f"{LOG}/{name(0)}", b"1") == AlreadyExists()
+    assert objects.read(f"{LOG}/{name(0)}") == b"0"
+
+
+def test_a_look_before_a_put_without_conditions_finds_what_is_there(server: FakeS3) -> None:
+    objects = CommitObjects({"endpoint_url": server.url, "key": "key", "secret": "secret"}, environment=Waits().environment())
+    server.befalls = lambda asked: (
+        Fault(status=501, code="NotImplemented") if any(key.lower() == "if-none-match" for key in asked.headers) else None
+    )
+    assert objects.put_if_absent(f"{LOG}/{name(0)}", b"0") == Created()
+    assert objects.put_if_absent(f"{LOG}/{name(0)}", b"1") == AlreadyExists()
+    assert objects.read(f"{LOG}/{name(0)}") == b"0"
+    # Asked for once: that it does not know the header is remembered.
+    server.asked.clear()
+    objects.put_if_absent(f"{LOG}/{name(1)}", b"1")
+    assert [asked.method for asked in server.asked] == ["HEAD", "PUT"]

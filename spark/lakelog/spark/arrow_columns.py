@@ -5,7 +5,7 @@ Runs on executors: no pyspark, nothing of the driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import pyarrow as pa
@@ -15,6 +15,9 @@ from lakelog.core.field_metadata import PARQUET_FIELD_ID
 from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType, to_arrow_type
 
 _ARROW_FIELD_ID = b"PARQUET:field_id"
+# 1582-10-15 in days and 1900-01-01 in microseconds: from then on nothing differs, not by calendar and not by the zones of old.
+_GREGORIAN_DAY = -141_427
+_ZONES_US = -2_208_988_800_000_000
 
 
 def find(there: StructField, fields: list[pa.Field[Any]], *, by_id: bool) -> int | None:
@@ -164,6 +167,31 @@ def conform(values: Any, wanted: DataType, there: DataType, *, by_id: bool) -> A
             return _rebuilt(target, values, entries)
         case _:
             return _leaf(values, target)
+
+
+def in_julian_calendar(footer: Mapping[bytes, bytes]) -> bool:
+    """Whether old dates and times of a file are by the calendar of Spark 2, which Spark converts as it reads them.
+
+    Args:
+        footer: the keys and values of the file's footer.
+    """
+    version = footer.get(b"org.apache.spark.version", b"")
+    return bool({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"} & set(footer)) or version[:2] in (b"1.", b"2.")
+
+
+def has_old_time(values: Any) -> bool:
+    """Whether an array holds, at any depth, a date or a time that the two calendars say differently."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        return any(has_old_time(child) for child in values.flatten())
+    if pa.types.is_map(kind):
+        return has_old_time(values.keys) or has_old_time(values.items)
+    if _is_list(kind):
+        return has_old_time(values.flatten())
+    if not pa.types.is_temporal(kind):
+        return False
+    least = pc.min(values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())).as_py()
+    return least is not None and least < (_GREGORIAN_DAY if pa.types.is_date32(kind) else _ZONES_US)
 
 
 def _rebuilt(target: pa.DataType, values: Any, child: Any) -> Any:

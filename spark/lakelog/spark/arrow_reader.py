@@ -27,7 +27,7 @@ from lakelog.core.partition_values import parse_partition_column
 from lakelog.core.paths import decode_path
 from lakelog.core.predicates import TRUE, Column, Predicate
 from lakelog.core.schema import DataType, StructField, StructType, parse_schema, to_arrow
-from lakelog.spark.arrow_columns import conform, has_ids, leaf_of, leaves, nulls, width
+from lakelog.spark.arrow_columns import conform, has_ids, has_old_time, in_julian_calendar, leaf_of, leaves, nulls, width
 from lakelog.spark.arrow_skipping import matching, may_match
 from lakelog.storage.file_access import FileAccess
 
@@ -126,6 +126,7 @@ class _Part:
         names: the Parquet columns to read.
         batch_rows: rows that are read at once.
         bytes: what there is to read.
+        julian: whether old dates and times need Spark's own reader.
     """
 
     file: pq.ParquetFile
@@ -133,6 +134,7 @@ class _Part:
     names: list[str]
     batch_rows: int
     bytes: int
+    julian: bool
 
     def rows(self, run: Sequence[int]) -> int:
         return sum(self.file.metadata.row_group(group).num_rows for group in run)
@@ -205,6 +207,7 @@ class _Reader:
                 names=[footer.schema.column(leaf).path for leaf in wanted],
                 batch_rows=max(1, min(_BATCH_ROWS, fitting)) if wanted else _COUNT_ROWS,
                 bytes=size,
+                julian=in_julian_calendar(footer.metadata or {}),
             )
 
     def _may_match(self, footer: pq.FileMetaData, schema: pa.Schema, group: int) -> bool:
@@ -236,7 +239,13 @@ class _Reader:
             return
         for batch in part.file.iter_batches(part.batch_rows, row_groups=run, columns=part.names):
             whole = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
-            yield conform(whole, self._wanted, self._there, by_id=self._scan.by_id).flatten(), batch.num_rows
+            columns = conform(whole, self._wanted, self._there, by_id=self._scan.by_id).flatten()
+            if part.julian and any(has_old_time(column) for column in columns):
+                raise pa.ArrowInvalid(
+                    "it has dates or times of the Julian calendar, which Spark 2 wrote and only the native engine converts; set "
+                    "spark.lakelog.engine to native"
+                )
+            yield columns, batch.num_rows
 
     def _answers(self, columns: list[Any], rows: int, first: int, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
         given = dict(zip(self._data, columns, strict=True))

@@ -194,7 +194,7 @@ class Context:
         if found is None:
             if _ABSOLUTE.match(path) and scheme_of(path) != "file":
                 # Asked first: Hadoop's own error for a filesystem that it lacks says nothing of LogStores.
-                self._tell(spark, path)
+                log_store_for(path, self.settings(spark))
             found = self._roots[key] = self.local_root(jvm.qualified_path(spark, path))
             while len(self._roots) > _KEPT_PATHS:
                 self._roots.popitem(last=False)

@@ -19,7 +19,8 @@ __all__ = ["HIDDEN", "hide", "hide_environment", "redacted", "watch_loggers"]
 HIDDEN = "***"
 """What stands where a secret was."""
 
-_LOGGERS = ("aiobotocore", "boto3", "botocore", "s3fs", "s3transfer", "urllib3")
+# py4j prints what Spark's JVM is told, Hadoop's keys among it.
+_LOGGERS = ("aiobotocore", "boto3", "botocore", "py4j", "s3fs", "s3transfer", "urllib3")
 _VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN")
 # Shorter ones are words that a log is full of.
 _SHORTEST = 4

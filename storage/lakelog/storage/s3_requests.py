@@ -111,6 +111,9 @@ class S3Requests:
         shared.answered |= failure.status is not None and failure.code != str(failure.status)
         if failure.kind is Kind.TIMEOUT and not shared.answered:
             return replace(failure, silent=True)
+        if failure.code == "404" and failure.message and failure.operation != "HeadObject" and shared.answered:
+            # The status' own words are botocore's for a body that it cannot parse: of a server that spoke S3, half of an answer.
+            return replace(failure, kind=Kind.TRANSIENT)
         return failure
 
     def repeated(self, operation: str, take: Callable[[Any], _T], /, **arguments: object) -> _T | Failure:
