@@ -462,7 +462,7 @@ BUGS = (
         name="a part of a commit file is the whole",
         plant=_a_part_is_the_whole,
         simulated=False,
-        swept=["load", "history", "delete too late"],
+        swept=["load", "history", "delete by an old snapshot"],
     ),
     Bug(
         name="the bytes of the first version that was tried go to the next",

@@ -34,6 +34,7 @@ from lakelog.core.predicates import (
 from lakelog.core.schema import DataType, DecimalType, PrimitiveType, StructType, nullable_schema, parse_schema, to_arrow
 from lakelog.spark.arrow_reader import Scan, TableReader
 from lakelog.spark.arrow_skipping import weakened
+from lakelog.spark.executor_access import ExecutorAccess
 from lakelog.storage.file_access import FileAccess
 from tests.spark.tables import Action, array, field, mapping, struct
 
@@ -53,7 +54,7 @@ def scan_of(wanted: StructType, *, physical: StructType | None = None, by_id: bo
         physical=(physical or wanted).to_json(),
         by_id=by_id,
         predicate=predicate,
-        access=FileAccess(kind="file"),
+        access=ExecutorAccess(FileAccess(kind="file")),
         missing="Restore it.",
     )
 
@@ -75,7 +76,7 @@ def batches(scan: Scan, *files: Path, cut: int | None = None, values: Sequence[s
         "lengths": [length for _, _, length in parts],
         "values": [list(values)] * len(parts),
     }
-    return TableReader(scan, None)([pa.record_batch([[orjson.dumps(task).decode()]], ["task"])])
+    return TableReader(scan)([pa.record_batch([[orjson.dumps(task).decode()]], ["task"])])
 
 
 def rows(scan: Scan, *files: Path, cut: int | None = None, values: Sequence[str | None] = ()) -> list[tuple[Any, ...]]:
@@ -359,6 +360,6 @@ def test_files_that_are_missing_or_no_parquet_are_named(tmp_path: Path) -> None:
 
 def test_a_reader_travels_without_credentials() -> None:
     access = FileAccess(kind="s3", bucket="b", options=(("region", "x"),)).with_secrets({"secret_key": "planted"})
-    scan = replace(scan_of(schema()), access=access)
-    assert b"planted" not in pickle.dumps(TableReader(scan, None))
+    scan = replace(scan_of(schema()), access=ExecutorAccess(access))
+    assert b"planted" not in pickle.dumps(TableReader(scan))
     assert "planted" not in repr(scan)

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import orjson
@@ -29,6 +29,7 @@ from lakelog.core.predicates import TRUE, Column, Predicate
 from lakelog.core.schema import DataType, StructField, StructType, parse_schema, to_arrow
 from lakelog.spark.arrow_columns import conform, has_ids, has_old_time, in_julian_calendar, leaf_of, leaves, nulls, width
 from lakelog.spark.arrow_skipping import matching, may_match
+from lakelog.spark.executor_access import ExecutorAccess
 from lakelog.storage.file_access import FileAccess
 
 # What one batch holds: enough to forget what it costs to hand it over, little enough for the JVM to keep a few of them.
@@ -40,15 +41,6 @@ _AHEAD = 4
 _SMALL_BYTES = 8 << 20
 _BATCHES_AHEAD = 2
 _POLL_S = 0.2
-
-
-class Secrets(Protocol):
-    """A broadcast variable of credentials."""
-
-    @property
-    def value(self) -> Mapping[str, str]:
-        """The credentials."""
-        ...
 
 
 class Task(TypedDict):
@@ -76,7 +68,7 @@ class Scan:
         physical: the schema of the ``data`` columns as files have them, as JSON.
         by_id: whether field ids find the columns of a file.
         predicate: what may be skipped for, in the names of the ``data`` columns; `weakened`.
-        access: how files are opened.
+        access: opens files.
         missing: what to tell of a file that is not there.
     """
 
@@ -86,7 +78,7 @@ class Scan:
     physical: str
     by_id: bool
     predicate: Predicate
-    access: FileAccess
+    access: ExecutorAccess
     missing: str
 
 
@@ -95,12 +87,10 @@ class TableReader:
 
     Args:
         scan: what is read.
-        secrets: the credentials of its access; None where there are none, or executors find their own.
     """
 
-    def __init__(self, scan: Scan, secrets: Secrets | None) -> None:
+    def __init__(self, scan: Scan) -> None:
         self._scan = scan
-        self._secrets = secrets
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Record batches of the scan's types for the tasks, a JSON text each, in the first column of what comes in.
@@ -109,8 +99,7 @@ class TableReader:
             DataFileMissingError: a file is not there.
             StorageError: a file cannot be read, or not as what the table says.
         """
-        access = self._scan.access if self._secrets is None else self._scan.access.with_secrets(self._secrets.value)
-        reader = _Reader(self._scan, access)
+        reader = _Reader(self._scan, self._scan.access.get())
         for batch in batches:
             for text in cast("list[str]", batch.column(0).to_pylist()):
                 yield from _ahead(reader.read(cast(Task, orjson.loads(text))))

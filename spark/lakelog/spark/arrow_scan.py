@@ -7,8 +7,6 @@ tasks serves to read less.
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +16,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType as SparkStructType
 
@@ -33,10 +30,9 @@ from lakelog.spark import jvm
 from lakelog.spark.arrow_reader import Scan, TableReader, Task
 from lakelog.spark.arrow_skipping import weakened
 from lakelog.spark.conditions import parse_filters
-from lakelog.spark.executor_access import lacking
+from lakelog.spark.executor_access import executor_access, lacking
 from lakelog.storage.file_access import FileAccess
 
-_KEPT_BROADCASTS = 64
 _TOLD = re.compile(r"lakelog\.core\.errors\.(?P<kind>\w+): (?P<message>[^\n]+)")
 
 
@@ -91,11 +87,9 @@ class ScanRequest:
 
 
 class ArrowScans:
-    """The scans of one driver; keeps a broadcast of credentials per way of opening files."""
+    """The scans of one driver, and whether there were any."""
 
     def __init__(self) -> None:
-        self._broadcasts: OrderedDict[tuple[str, FileAccess, frozenset[tuple[str, str]]], Broadcast[dict[str, str]]] = OrderedDict()
-        self._lock = threading.Lock()
         self.used = False
 
     def planned(self, spark: SparkSession, snapshot: Snapshot, access: FileAccess, asked: ScanRequest, missing: str) -> DataFrame | None:
@@ -127,27 +121,13 @@ class ArrowScans:
             physical=_in_files(data, snapshot.schema, snapshot.physical_schema).to_json(),
             by_id=snapshot.mapping is MappingMode.ID,
             predicate=weakened(asked.filters, data.names),
-            access=access,
+            access=executor_access(spark, access),
             missing=missing,
         )
         self.used = True
         answered = SparkStructType.fromJson(orjson.loads(scan.types))
         frame = jvm.task_frame(spark, "\n".join(tasks))
-        return jvm.map_in_arrow(frame, spark, TableReader(scan, self.secrets(spark, access)), answered, "lakelog_scan")
-
-    def secrets(self, spark: SparkSession, access: FileAccess) -> Broadcast[dict[str, str]] | None:
-        """The broadcast variable with the credentials of a way to open files; None where it has none."""
-        if not access.secrets:
-            return None
-        key = (str(spark.sparkContext.applicationId), access, frozenset(access.secrets.items()))
-        with self._lock:
-            found = self._broadcasts.get(key)
-            if found is None:
-                found = self._broadcasts[key] = spark.sparkContext.broadcast(dict(access.secrets))
-                while len(self._broadcasts) > _KEPT_BROADCASTS:
-                    self._broadcasts.popitem(last=False)
-            self._broadcasts.move_to_end(key)
-            return found
+        return jvm.map_in_arrow(frame, spark, TableReader(scan), answered, "lakelog_scan")
 
     def explained(self, message: str) -> BaseException | None:
         """Our error for what an executor's Python said, else None."""

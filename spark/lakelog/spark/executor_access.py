@@ -13,12 +13,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-from pyspark import Broadcast
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from lakelog.core.errors import StoreConfigurationError
 from lakelog.storage.file_access import FileAccess
+
+if TYPE_CHECKING:
+    # Executors, which import this too, have no use for the driver's classes.
+    from pyspark import Broadcast
+    from pyspark.sql import SparkSession
 
 _KEPT = 256
 _MISSING = re.compile(
