@@ -174,6 +174,8 @@ def contend(threads: int, seconds: float) -> None:
         logs = logs[:1] * threads
     for log in logs:
         log.refresh()
+    # Refused, since it is there; what a process does before its first write is done with it.
+    store.put_if_absent(f"{table.root}/_delta_log/{0:020}.json", b"")
     told: list[dict[str, Any]] = [{"landed": [], "took_ms": [], "failed": []} for _ in logs]
     print("ready", flush=True)
     until = time.monotonic() + float(sys.stdin.readline())

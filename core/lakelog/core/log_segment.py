@@ -34,11 +34,12 @@ Checkpoint: TypeAlias = tuple[CheckpointFile, ...]
 
 @dataclass(frozen=True, slots=True)
 class LogListing:
-    """A file in the log folder: its name without folder, bytes, and milliseconds since the epoch."""
+    """A file in the log folder: its name without folder, bytes, milliseconds since the epoch, and what may be the MD5 of its content."""
 
     name: str
     size: int
     modification_time_ms: int
+    content_md5: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ at N is what was made for N, and when the bytes for N + 1 are made, N is known t
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -94,10 +95,12 @@ class CommitResult:
     Attributes:
         version: where.
         snapshot: the table at that version.
+        content_md5: of the commit file, in hexadecimal digits; None where the store is near.
     """
 
     version: int
     snapshot: Snapshot
+    content_md5: str | None = None
 
 
 class CommitLoop:
@@ -165,7 +168,8 @@ class CommitLoop:
             following = self._reader.advance(current, [*passed, own])
             winner = self._put(version, prepared)
             if winner is None:
-                return CommitResult(version=version, snapshot=following)
+                digest = None if self._store.near else hashlib.md5(prepared.data, usedforsecurity=False).hexdigest()
+                return CommitResult(version=version, snapshot=following, content_md5=digest)
             self._wait_after_loss(losses, self._environment.now_ms() - started_ms)
             if current is None:
                 prepared, current = self._join(prepared)

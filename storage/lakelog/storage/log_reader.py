@@ -62,11 +62,13 @@ class HeldLog:
         snapshot: the newest version known.
         tip: the commit file's listing; None where it was not listed (our own commit, or deleted by clean-up).
         tip_txn_id: ``commitInfo.txnId`` of the commit file where only that is known of it: our own commit.
+        tip_md5: of its content, which saves reading it where a listing tells the same.
     """
 
     snapshot: Snapshot
     tip: LogListing | None
     tip_txn_id: str | None = None
+    tip_md5: str | None = None
 
 
 class LogReader:
@@ -177,7 +179,7 @@ class LogReader:
             raise NotADeltaTableError(
                 f"{self.root} is no Delta table: it has no {LOG_FOLDER} folder. Check the path, or write a table there first."
             ) from error
-        return [LogListing(file.name, file.size, file.modification_time_ms) for file in found]
+        return [LogListing(file.name, file.size, file.modification_time_ms, file.content_md5) for file in found]
 
     def read_commits(self, versions: Sequence[int], timestamps: Mapping[int, int], files: Iterable[LogListing]) -> Iterator[CommitData]:
         """Commit files in the order asked for; several at a time where there are many.
@@ -237,7 +239,7 @@ class LogReader:
         """Whether the file under the tip's name is the one that was held; of our own commit, never listed, its txnId tells."""
         if held.tip is not None:
             return held.tip == listed
-        if held.tip_txn_id is None:
+        if held.tip_txn_id is None or (held.tip_md5 is not None and held.tip_md5 == listed.content_md5):
             return True
         info = commit_info_of(self._read_commit(held.snapshot.version, {}, {}).data)
         return info is not None and info.txn_id == held.tip_txn_id

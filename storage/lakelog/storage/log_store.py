@@ -33,11 +33,14 @@ class FileInfo:
         path: the whole path, in the form in which the listing was asked for, so that it can be given back to the store.
         size: bytes.
         modification_time_ms: milliseconds since 1970-01-01 UTC, by the store's clock.
+        content_md5: what may be the MD5 of the bytes, in hexadecimal digits, where the listing tells such a sum; who finds the sum of
+            the bytes that are expected need not read them.
     """
 
     path: str
     size: int
     modification_time_ms: int
+    content_md5: str | None = None
 
     @property
     def name(self) -> str:

@@ -219,7 +219,13 @@ class S3LogStore(LogStore):
             for item in page:
                 name = item["Key"][len(prefix) :]
                 if name >= first and name and name not in shown and not name.startswith(PROBE_PREFIX):
-                    found[name] = FileInfo(path=f"{folder}/{name}", size=item["Size"], modification_time_ms=_ms(item["LastModified"]))
+                    found[name] = FileInfo(
+                        path=f"{folder}/{name}",
+                        size=item["Size"],
+                        modification_time_ms=_ms(item["LastModified"]),
+                        # Of an object that was put in one piece, unless it is encrypted with a key of KMS.
+                        content_md5=item.get("ETag", "").strip('"') or None,
+                    )
             if ordered and found:
                 # Within a page a server's disorder is mended, over pages it cannot be.
                 if min(found) < last:

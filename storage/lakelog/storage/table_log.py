@@ -219,7 +219,7 @@ class TableLog:
         with suppress(KeyboardInterrupt):
             with self._lock:
                 if self._held is None or self._held.snapshot.version < result.version or attempt.read_version == NO_VERSION:
-                    self._held = HeldLog(snapshot=result.snapshot, tip=None, tip_txn_id=prepared.txn_id)
+                    self._held = HeldLog(snapshot=result.snapshot, tip=None, tip_txn_id=prepared.txn_id, tip_md5=result.content_md5)
                     self._refreshed_ms = prepared.timestamp_ms
             self._maintenance.after_commit(result.snapshot)
         return result
