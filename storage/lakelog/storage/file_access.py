@@ -155,7 +155,8 @@ def _local() -> pafs.FileSystem:
 
 @lru_cache(maxsize=64)
 def _s3(bucket: str, options: tuple[tuple[str, Any], ...], secrets: tuple[tuple[str, str], ...]) -> pafs.FileSystem:
-    given: dict[str, Any] = {**dict(options), **dict(secrets)}
+    # A small file is then one request instead of the three of an upload in parts.
+    given: dict[str, Any] = {**dict(options), **dict(secrets), "allow_delayed_open": True}
     if given.get("region") is None and given.get("endpoint_override") is None:
         # Arrow follows no redirect to the region that a bucket is in.
         try:
