@@ -10,6 +10,7 @@ from typing import Any
 
 import botocore
 import pytest
+from botocore.credentials import ReadOnlyCredentials
 
 from lakelog.core.errors import StoreConfigurationError
 from lakelog.storage.s3_settings import S3Credentials, S3Settings
@@ -319,3 +320,25 @@ def test_a_client_of_another_service_does_not_ask_s3() -> None:
 def test_what_makes_no_client_is_said() -> None:
     with pytest.raises(StoreConfigurationError, match="No client for s3"):
         of({**KEYS, "config_kwargs": {"max_pool_connections": "many"}, "region": "no region at all"}).client()
+
+
+def test_keys_that_are_renewed_are_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile that assumes a role: the session behind it is kept, what it answers is not."""
+    sessions = []
+
+    class Session:
+        def __init__(self) -> None:
+            self.answers = 0
+            sessions.append(self)
+
+        def get_credentials(self) -> Session:
+            return self
+
+        def get_frozen_credentials(self) -> ReadOnlyCredentials:
+            self.answers += 1
+            return ReadOnlyCredentials(f"key-{self.answers}", "secret", "token")
+
+    monkeypatch.setattr(S3Settings, "session", lambda self: Session())
+    settings = S3Settings.of({"profile": "renewed", "region": "x"}, environ={})
+    assert [settings.arrow_secrets()["access_key"] for _ in range(3)] == ["key-1", "key-2", "key-3"]
+    assert len(sessions) == 1

@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import cast
 
 from pyspark.sql import SparkSession
 
@@ -46,7 +45,7 @@ class Context:
         self._find = find
         self._sessions: dict[str, SparkSession] = {}
         self._met: OrderedDict[str, SparkSession] = OrderedDict()
-        self._filesystems: OrderedDict[tuple[object, str], tuple[_Told, object]] = OrderedDict()
+        self._stores: OrderedDict[str, tuple[_Told, LogStore]] = OrderedDict()
         self._named: dict[str, SparkSession] = {}
         self._told: OrderedDict[str, _Told] = OrderedDict()
         self._filled: dict[str, _Told] = {}
@@ -145,7 +144,8 @@ class Context:
         if scheme_of(path) == "file":
             # Asked at every write; the conf, which takes a while to read, says nothing of local files.
             return file_access_for(path)
-        return cast(FileAccess, self._kept(file_access_for, path))
+        # Not kept: keys of a profile or a role end, and are then others.
+        return file_access_for(path, self.settings_of(path))
 
     def store(self, path: str) -> LogStore:
         """A LogStore of the path's filesystem, for what is no log. The argument is that of `access`.
@@ -153,18 +153,13 @@ class Context:
         Raises:
             UnknownSchemeError: nothing serves the scheme.
         """
-        return cast(LogStore, self._kept(log_store_for, path))
-
-    def _kept(self, make: Callable[[str, Mapping[str, str]], object], path: str) -> object:
-        """One per filesystem and settings."""
         settings = self.settings_of(path)
-        key = (make, self._filesystem(path))
-        wanted = _Told.of(path, settings)
-        made = self._filesystems.get(key)
+        filesystem, wanted = self._filesystem(path), _Told.of(path, settings)
+        made = self._stores.get(filesystem)
         if made is None or made[0] != wanted:
-            made = self._filesystems[key] = (wanted, make(path, settings))
-            while len(self._filesystems) > _KEPT_FILESYSTEMS:
-                self._filesystems.popitem(last=False)
+            made = self._stores[filesystem] = (wanted, log_store_for(path, settings))
+            while len(self._stores) > _KEPT_FILESYSTEMS:
+                self._stores.popitem(last=False)
         return made[1]
 
     def stranger(self, spark: SparkSession, root: str) -> str | None:

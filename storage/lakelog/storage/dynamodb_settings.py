@@ -46,6 +46,7 @@ _NAMES: Mapping[str, str] = {
     "ddb.scheme": "scheme",
     "ddb.create_table": "create_table",
     "ddb.key": "key",
+    "ddb.access.key": "key",
     "ddb.secret": "secret",
     "ddb.token": "token",
     "ddb.profile": "profile",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -254,7 +254,7 @@ class S3Settings:
             "connect_timeout": self.connect_timeout_s,
             "request_timeout": self.read_timeout_s,
         }
-        region = self.region or (None if self.anonymous else self.session().region_name)
+        region = self.region or (None if self.anonymous else _region_of(self))
         if region or self.endpoint_url:
             arguments["region"] = region or "us-east-1"
         if self.endpoint_url is not None:
@@ -277,7 +277,8 @@ class S3Settings:
     def arrow_secrets(self) -> dict[str, str]:
         """The credentials for ``pyarrow.fs.S3FileSystem``; empty where Arrow finds the machine's own.
 
-        A profile, and a role that Arrow cannot assume by itself, are resolved here: the keys of a role last as long as it says.
+        A profile, and a role that Arrow cannot assume by itself, are resolved here, anew where their keys are about to end: they serve as
+        long as a job may run, so that each job asks for them.
 
         Raises:
             StoreConfigurationError: there is no such profile, or it has no credentials.
@@ -349,13 +350,13 @@ class S3Settings:
 
     def _resolved(self) -> S3Credentials:
         """The credentials as they are now."""
-        session = self.session()
         problem = "there are none"
         try:
-            found = session.get_credentials()
-            frozen = None if found is None else found.get_frozen_credentials()
-            if frozen is not None and frozen.access_key:
+            frozen = _credentials_of(self).get_frozen_credentials()
+            if frozen.access_key:
                 return S3Credentials(frozen.access_key, frozen.secret_key, frozen.token)
+        except _NoCredentials:
+            pass
         except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
             problem = redacted(str(error))
         whose = f"the role {self.role_arn}" if self.role_arn else f"the AWS profile {self.profile}"
@@ -389,6 +390,26 @@ class S3Settings:
         core._credentials = botocore.credentials.DeferredRefreshableCredentials(
             refresh_using=fetcher.fetch_credentials, method="assume-role"
         )
+
+
+class _NoCredentials(Exception):
+    """A session has found none; not kept, since they may come."""
+
+
+@lru_cache(maxsize=64)
+def _credentials_of(settings: S3Settings) -> Any:
+    """Those of a session, which renews them before they end."""
+    found = settings.session().get_credentials()
+    if found is None:
+        raise _NoCredentials
+    return found
+
+
+@lru_cache(maxsize=64)
+def _region_of(settings: S3Settings) -> str | None:
+    """What the shared files say."""
+    region: str | None = settings.session().region_name
+    return region
 
 
 @cache
