@@ -68,7 +68,7 @@ def test_keys_by_their_names(options: dict[str, object]) -> None:
         ({"anon": True}, {"anonymous": True}),
         ({"anon": "false", **KEYS}, {"credentials": S3Credentials("planted-key", "planted-secret")}),
         ({"anon": None, "key": None, "token": ""}, {}),
-        ({"config_kwargs": {"signature_version": botocore.UNSIGNED}}, {"anonymous": True}),
+        pytest.param({"config_kwargs": {"signature_version": botocore.UNSIGNED}}, {"anonymous": True}, id="unsigned"),
         ({"config_kwargs": {"signature_version": "s3v4", "max_pool_connections": 3}}, {"client_config": {"max_pool_connections": 3}}),
         ({"verify": "/ca.pem"}, {"verify": "/ca.pem"}),
         ({"verify": False}, {"verify": False}),

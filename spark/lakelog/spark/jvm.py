@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,6 +31,7 @@ from pyspark.util import PythonEvalType
 from lakelog.core.constraints import quoted
 from lakelog.core.errors import StoreConfigurationError, UnsupportedOperationError
 from lakelog.spark.engine import HadoopFilesystem
+from lakelog.spark.java_sources import FILE_FORMAT_WRITER, SINK_STATUS, java_sources, own_parser
 
 SUPPORTED_MINORS = ("4.0", "4.1", "4.2", "4.3")
 CATALOG_KEY = "spark.sql.catalog.spark_catalog"
@@ -39,18 +39,6 @@ CATALOG_CLASS = "lakelog.DeltaCatalog"
 DELTA_SPARK_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _DELTA_SPARK_SOURCE = "org.apache.spark.sql.delta.sources.DeltaDataSource"
 
-_FILE_FORMAT_WRITER = "org.apache.spark.sql.execution.datasources.FileFormatWriter"
-_SINK_STATUS = "org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus"
-
-# What differs between releases, patch releases too, so each is probed: name of the probe -> (text in our sources, its form where the
-# probe says yes).
-_DIFFERENCES = {
-    "sink status in its old package": ((_SINK_STATUS, "org.apache.spark.sql.execution.streaming.SinkFileStatus"),),
-    "write takes a callback": (
-        ("Door.seq(trackers), options, 0)", "Door.seq(trackers), options, 0, FileFormatWriter$.MODULE$.write$default$12())"),
-        (f"import {_FILE_FORMAT_WRITER};", f"import {_FILE_FORMAT_WRITER};\nimport {_FILE_FORMAT_WRITER}$;"),
-    ),
-}
 _EXTENSION_POINTS = {
     "statements": ("injectHintResolutionRule", "hintResolutionRuleBuilders"),
     "resolution": ("injectResolutionRule", "resolutionRuleBuilders"),
@@ -66,8 +54,6 @@ _SETTINGS_WORDS = (".logstore.", ".properties.defaults.")
 _HADOOP_SETTINGS = "fs.s3"
 _DESCRIPTION = "spark.job.description"
 _PARSER = "org.apache.spark.sql.catalyst.parser.ParserInterface"
-# Where OwnParser takes in what Spark's parsers do on some releases alone.
-_PARSER_MARK = "  // the rest of ParserInterface"
 
 
 def minor_of(spark: SparkSession) -> str:
@@ -82,33 +68,6 @@ def minor_of(spark: SparkSession) -> str:
             f"lakelog supports PySpark {SUPPORTED_MINORS[0]} to {SUPPORTED_MINORS[-1]}; this session is {spark.version}."
         )
     return minor
-
-
-def java_sources(differences: Collection[str], parser_methods: str = "") -> str:
-    """All shells as one compilation unit: their imports together, then one class after the other.
-
-    Args:
-        differences: the probes that said yes, of those that `_DIFFERENCES` lists.
-        parser_methods: of OwnParser, beside those in its source.
-    """
-    imports: set[str] = set()
-    classes = []
-    for file in sorted(resources.files("lakelog.spark").joinpath("java").iterdir(), key=lambda f: f.name):
-        if not file.name.endswith(".java"):
-            continue
-        text = file.read_text(encoding="utf-8")
-        for difference in differences:
-            for ours, theirs in _DIFFERENCES[difference]:
-                text = text.replace(ours, theirs)
-        text = text.replace(_PARSER_MARK, parser_methods)
-        body = []
-        for line in text.splitlines():
-            if line.startswith("import "):
-                imports.add(line)
-            elif not line.startswith("package "):
-                body.append(line)
-        classes.append("\n".join(body))
-    return "\n".join(["package lakelog;", *sorted(imports), *classes])
 
 
 class Jvm:
@@ -145,16 +104,16 @@ class Jvm:
 
     def _differences(self) -> list[str]:
         found = []
-        if not self._has_class(_SINK_STATUS):
+        if not self._has_class(SINK_STATUS):
             found.append("sink status in its old package")
-        methods = self._loader().loadClass(_FILE_FORMAT_WRITER + "$").getMethods()
+        methods = self._loader().loadClass(FILE_FORMAT_WRITER + "$").getMethods()
         if any(str(m.getName()) == "write$default$12" for m in methods):
             found.append("write takes a callback")
         return found
 
     def _parser_methods(self) -> str:
         """Methods of this Spark's parsers that OwnParser does not write out, handed on to the parser behind it."""
-        source = resources.files("lakelog.spark").joinpath("java", "OwnParser.java").read_text(encoding="utf-8")
+        source = own_parser()
         made = []
         for method in self._loader().loadClass(_PARSER).getMethods():
             name = str(method.getName())
