@@ -70,9 +70,8 @@ def test_no_other_writers_maximum_is_told(writer: str) -> None:
 
 def test_a_writer_that_looked_for_nan_is_believed() -> None:
     column = footer((1.0, 2.0), (0.5, 1.5), created_by="parquet-cpp-arrow version 26.0.1")
-    assert leaf_bounds(column, 0, PrimitiveType("double"), has_nan=False) == FooterBounds(0.5, 2.0, 0)
-    assert leaf_bounds(column, 0, PrimitiveType("double"), has_nan=True) == FooterBounds(0.5, None, 0)
-    assert leaf_bounds(footer((1.0, 2.0)), 0, PrimitiveType("double"), has_nan=True) == FooterBounds(1.0, None, 0)
+    assert leaf_bounds(column, 0, PrimitiveType("double"), nan_free=True) == FooterBounds(0.5, 2.0, 0)
+    assert leaf_bounds(column, 0, PrimitiveType("double")) == FooterBounds(0.5, None, 0)
 
 
 def test_either_zero_may_stand_for_the_other() -> None:

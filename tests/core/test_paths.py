@@ -291,3 +291,10 @@ def test_credentials_in_a_path_are_refused_and_not_repeated(path: str) -> None:
 def test_a_root_without_a_bucket(path: str) -> None:
     with pytest.raises(InvalidRequestError, match="bucket"):
         object_store_root(path)
+
+
+@pytest.mark.parametrize("part", ["X-Amz-Signature=planted", "a=b&X-Amz-Credential=planted", "AWSAccessKeyId=planted"])
+def test_a_presigned_url_is_no_path_and_is_not_repeated(part: str) -> None:
+    with pytest.raises(InvalidRequestError, match="carries a signature") as raised:
+        object_store_root(f"s3a://bucket/t?{part}")
+    assert "planted" not in str(raised.value)

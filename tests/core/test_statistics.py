@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.core.errors import InvalidTablePropertyError
+from lakelog.core.footer_bounds import FooterBounds
 from lakelog.core.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 from lakelog.core.statistics import IndexedColumns, file_statistics, indexed_leaves, parse_column_names
 
@@ -284,6 +285,7 @@ def test_leaves_with_a_nan_are_told_by_number() -> None:
     table = pa.table({"l": [[1.0]], "s": [{"x": 2.0, "y": 3.0}]})
     sink = io.BytesIO()
     pq.write_table(table, sink)
-    told = json.loads(file_statistics(pq.read_metadata(sink), schema, indexed=IndexedColumns(), nan_leaves=frozenset({1})))
-    assert told["minValues"] == {"s": {"x": 2.0, "y": 3.0}}
+    told = json.loads(file_statistics(pq.read_metadata(sink), schema, indexed=IndexedColumns(), nan_leaves={1: FooterBounds(1.5, None, 4)}))
+    assert told["minValues"] == {"s": {"x": 1.5, "y": 3.0}}
     assert told["maxValues"] == {"s": {"y": 3.0}}
+    assert told["nullCount"] == {"s": {"x": 4, "y": 0}}

@@ -127,14 +127,14 @@ class _FreshIdentities(Passing):
 
 
 def _exists_is_a_conflict(patch: pytest.MonkeyPatch) -> None:
-    def other(self: CommitLoop, version: int, prepared: PreparedCommit) -> bytes | None:
+    def other(self: CommitLoop, version: int, prepared: PreparedCommit, *, doubted: bool) -> bytes | None:
         return self._store.read(self._reader.commit_path(version))
 
     patch.setattr(CommitLoop, "_other", other)
 
 
 def _exists_is_ours(patch: pytest.MonkeyPatch) -> None:
-    def other(self: CommitLoop, version: int, prepared: PreparedCommit) -> bytes | None:
+    def other(self: CommitLoop, version: int, prepared: PreparedCommit, *, doubted: bool) -> bytes | None:
         self._store.read(self._reader.commit_path(version))
         return None
 
@@ -151,7 +151,7 @@ def _unknown_is(answer: Callable[[Exception], bool]) -> Plant:
             outcome = self._store.put_if_absent(self._reader.commit_path(version), prepared.data)
             if isinstance(outcome, Unknown):
                 return None if answer(outcome.cause) else b""
-            return None if isinstance(outcome, Created) else self._other(version, prepared)
+            return None if isinstance(outcome, Created) else self._other(version, prepared, doubted=True)
 
         patch.setattr(CommitLoop, "_settle", settle)
 
@@ -167,7 +167,7 @@ def _nothing_there_is_a_failure(patch: pytest.MonkeyPatch) -> None:
         if isinstance(self._store.put_if_absent(self._reader.commit_path(version), prepared.data), Created):
             return None
         try:
-            return self._other(version, prepared)
+            return self._other(version, prepared, doubted=True)
         except FileNotFoundError as error:
             raise StorageError(f"version {version} is not there") from error
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakelog.core.errors import DataFileMissingError, StorageError
+from lakelog.core.errors import DataFileMissingError, StorageError, UnsupportedOperationError
 from lakelog.spark import DeltaTable
 from lakelog.spark.arrow_scan import ArrowScans
 from tests.spark.tables import commit, info, latest, of_kind, parquet_files
@@ -378,3 +378,21 @@ def test_the_plan_holds_no_row_and_names_the_scan(session: SparkSession, tmp_pat
     text = plan_of(read(session, path).where("id > 1"))
     assert "MapInArrow lakelog_scan" in text
     assert json.dumps(path) not in text
+
+
+@pytest.mark.parametrize(
+    ("function", "field"),
+    [("input_file_name", "file_path"), ("input_file_block_start", "file_block_start"), ("input_file_block_length", "file_block_length")],
+)
+def test_what_spark_learns_from_its_own_scans_alone_is_refused(
+    session: SparkSession, by: Callable[[str], None], tmp_path: Path, function: str, field: str
+) -> None:
+    by("arrow")
+    path = str(tmp_path / "t")
+    session.range(3).write.format("delta").save(path)
+    for query in (f"SELECT id, {function}() FROM delta.`{path}`", f"SELECT count(*) FROM delta.`{path}` GROUP BY {function}()"):
+        with pytest.raises(UnsupportedOperationError, match=rf"{function}\(\) with the Arrow engine.*{path}.*_metadata\.{field}"):
+            session.sql(query).collect()
+    with pytest.raises(UnsupportedOperationError, match=function):
+        session.sql(f"DELETE FROM delta.`{path}` WHERE {function}() > '1'")
+    assert session.sql(f"SELECT _metadata.{field} FROM delta.`{path}`").count() == 3

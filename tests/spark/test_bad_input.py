@@ -292,7 +292,7 @@ def test_not_null_columns_that_are_absent(delta: SparkSession, strict: str) -> N
     ],
 )
 def test_nulls_in_not_null_columns(delta: SparkSession, strict: str, query: str, column: str, mode: str) -> None:
-    message = rf"the table: NOT NULL constraint violated for column: {column}\. (?s:.)*Nothing was written\. Fill it or filter"
+    message = rf"the table: NOT NULL constraint violated for column: {column}\. (?s:.)*Nothing was committed\. Fill it or filter"
     with pytest.raises(ConstraintViolationError, match=message):
         delta.sql(query).coalesce(1).write.format("delta").mode(mode).save(strict)
     assert (versions(strict), parquet_files(strict)) == ([0], [])

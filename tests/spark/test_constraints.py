@@ -45,7 +45,7 @@ def refused(path: str, write: Callable[[], object], *told: str) -> str:
     with pytest.raises(ConstraintViolationError) as caught:
         write()
     message = str(caught.value)
-    for part in (f"Delta table {path}: ", "Nothing was written.", *told):
+    for part in (f"Delta table {path}: ", "Nothing was committed.", *told):
         assert part in message
     assert (versions(path), parquet_files(path)) == before
     return message

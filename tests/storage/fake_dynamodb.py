@@ -215,14 +215,14 @@ class World:
             {key.replace("__", "."): value for key, value in options.items()},
             environment=self.clock.environment(),
             objects=self.objects,
-            client=lambda retries: FakeClient(self.service),
+            client=lambda: FakeClient(self.service),
         )
 
     def writer(self, fault: Callable[[str], Fault | None]) -> tuple[DynamoDBLogStore, FakeClient, FaultInjectingLogStore]:
         """A store of which every request, to S3 or DynamoDB, meets what ``fault`` says."""
         client = FakeClient(self.service, fault)
         objects = FaultInjectingLogStore(self.objects, lambda call: fault(call.verb), clock=self.clock)
-        store = DynamoDBLogStore({}, environment=self.clock.environment(), objects=objects, client=lambda retries: client)
+        store = DynamoDBLogStore({}, environment=self.clock.environment(), objects=objects, client=lambda: client)
         return store, client, objects
 
     def put_entry(self, version: int, temp: str, *, complete: bool, scheme: str = "s3a") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,6 +70,7 @@ class FakeS3:
         befalls: says what befalls a request where no fault is left.
         conditional: honours If-None-Match.
         ordered: lists in order and knows StartAfter.
+        amend: changes a listing before it is sent.
     """
 
     def __init__(self) -> None:
@@ -85,6 +87,7 @@ class FakeS3:
         self.conditional = True
         self.ordered = True
         self.page = 1000
+        self.amend: Callable[[str, Asked], str] = lambda listing, _: listing
 
     @property
     def log(self) -> list[str]:
@@ -109,7 +112,7 @@ class FakeS3:
                             self.objects.pop(key.text or "", None)
                     return 200, b"<DeleteResult/>"
             if "list-type" in asked.query:
-                return 200, self._listing(asked.query)
+                return 200, self.amend(self._listing(asked.query).decode(), asked).encode()
             if asked.key not in self.objects:
                 return 404, _error("NoSuchKey")
             return 200, self.objects[asked.key]
@@ -182,6 +185,8 @@ def fake_s3() -> Iterator[FakeS3]:
             self.send_response(status)
             for name, value in (fault.headers if fault else {}).items():
                 self.send_header(name, value)
+            if self.command in ("PUT", "GET", "HEAD") and status == 200 and (fault is None or fault.body is None):
+                self.send_header("ETag", f'"{hashlib.md5(body if self.command == "PUT" else answer).hexdigest()}"')
             self.send_header("Content-Length", "0" if status == 204 else str(len(answer)))
             if self.command in ("GET", "HEAD"):
                 self.send_header("Last-Modified", "Fri, 02 Jan 2026 03:04:05 GMT")
@@ -217,6 +222,7 @@ def forget(url: str | None = None) -> None:
             shared.client.close()
             del s3_requests._clients[key]
     s3_probe._known.clear()
+    s3_probe._looked.clear()
 
 
 @dataclass(kw_only=True)
@@ -225,10 +231,11 @@ class Waits:
 
     slept: list[float] = field(default_factory=list)
     uuids: int = 0
+    now_ms: int = 0
 
     def environment(self) -> Environment:
         return Environment(
-            now_ms=lambda: 0,
+            now_ms=lambda: self.now_ms,
             sleep=self.slept.append,
             random=lambda: 1.0,
             new_uuid=self._uuid,

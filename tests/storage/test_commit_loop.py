@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from lakelog.core.errors import (
     MetadataChangedException,
     ProtocolChangedException,
     StorageError,
+    StoreConfigurationError,
     UnsupportedFeatureError,
     UnsupportedOperationError,
 )
@@ -753,3 +755,110 @@ def test_no_commit_follows_the_last_version_that_a_name_can_hold(store: MemoryLo
     store.delete([hint_path(), commit_path(0), commit_path(1), checkpoint_path(1)])
     with pytest.raises(UnsupportedOperationError, match="no version can follow 9223372036854775807"):
         table_log(store).commit(append(last, "b"))
+
+
+class Captive(MemoryLogStore):
+    """Puts the next commit and says that nobody can tell; then something else answers some reads of it in the store's stead."""
+
+    page = b""
+    pages = 0
+    doubt: Unknown | None = None
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        outcome = super().put_if_absent(path, data)
+        doubt, self.doubt = self.doubt, None
+        return outcome if doubt is None else doubt
+
+    def read(self, path: str) -> bytes:
+        data = super().read(path)
+        if self.pages and path == commit_path(1):
+            self.pages -= 1
+            # A tail of the file is lines of actions too.
+            return self.page or data[data.index(b"\n") + 1 :]
+        return data
+
+
+@pytest.mark.parametrize("page", [b"<html>Sign in</html>", b'{"error": "no"}\n', b"\x1f\x8b\x08"])
+@pytest.mark.parametrize("pages", [1, 2, 3])
+@pytest.mark.parametrize("change", [append, deletion])
+def test_what_answers_in_the_stores_stead_is_no_other_commit(page: bytes, pages: int, change: Callable[..., CommitAttempt]) -> None:
+    store = Captive()
+    log = table_log(store)
+    log.commit(creation(added("a")))
+    store.page, store.pages, store.doubt = page, pages, TIMED_OUT
+    result = log.commit(change(0, "a" if change is deletion else "b"))
+    assert result.version == 1
+    fresh = table_log(store)
+    assert fresh.snapshot().version == 1
+    assert keys(fresh) == (set() if change is deletion else {"a", "b"})
+
+
+@pytest.mark.parametrize("change", [append, deletion])
+def test_the_tail_of_ones_own_commit_is_no_other_commit(change: Callable[..., CommitAttempt]) -> None:
+    """Cut off once, the size that the listing tells shows it; cut off twice, nobody can tell."""
+    store = Captive()
+    log = table_log(store)
+    log.commit(creation(added("a")))
+    store.pages, store.doubt = 1, TIMED_OUT
+    assert log.commit(change(0, "a")).version == 1
+
+    store = Captive()
+    log = table_log(store)
+    log.commit(creation(added("a")))
+    store.pages, store.doubt = 2, TIMED_OUT
+    with pytest.raises(CommitOutcomeUnknown) as caught:
+        log.commit(change(0, "a"))
+    assert caught.value.resolve() == 1
+    assert table_log(store).snapshot().version == 1
+
+
+def test_a_page_that_stays_leaves_the_outcome_unknown() -> None:
+    store = Captive()
+    log = table_log(store)
+    log.commit(creation())
+    store.page, store.pages, store.doubt = b"<html>", 1000, TIMED_OUT
+    with pytest.raises(CommitOutcomeUnknown, match="no commit") as caught:
+        log.commit(append(0, "a"))
+    store.pages = 0
+    assert caught.value.resolve() == 1
+
+
+def test_a_store_that_wants_to_be_left_alone_is() -> None:
+    class Busy(MemoryLogStore):
+        left = 5
+
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            if path == commit_path(1) and self.left:
+                self.left -= 1
+                return Unknown(ConnectionError("slow down"), retry_after_s=2.0)
+            return super().put_if_absent(path, data)
+
+    waits = Waits()
+    store = Busy()
+    log = table_log(store, waits=waits)
+    log.commit(creation())
+    assert log.commit(append(0, "a")).version == 1
+    assert len([wait for wait in waits.slept if wait >= 2.0]) == 5
+
+
+@pytest.mark.parametrize("refusal", [PermissionError("denied"), StoreConfigurationError("the session token has expired")])
+def test_who_may_not_write_and_may_not_read_either_has_committed_nothing(refusal: Exception) -> None:
+    class Expired(MemoryLogStore):
+        expired = False
+
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            if self.expired:
+                raise refusal
+            return super().put_if_absent(path, data)
+
+        def read(self, path: str) -> bytes:
+            if self.expired:
+                raise refusal
+            return super().read(path)
+
+    store = Expired()
+    log = table_log(store)
+    log.commit(creation())
+    store.expired = True
+    with pytest.raises(type(refusal), match=str(refusal)):
+        log.commit(append(0, "a"))

@@ -60,7 +60,7 @@ def test_the_key_has_the_scheme_of_the_option_however_the_path_is_written(scheme
 def test_what_is_no_commit_never_comes_to_dynamodb() -> None:
     world = World()
     client = FakeClient(world.service)
-    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda: client)
     others = [
         f"{LOG}/_last_checkpoint",
         f"{LOG}/00000000000000000010.checkpoint.parquet",
@@ -143,9 +143,7 @@ class TestConformance(LogStoreConformance):
         return "s3a://bucket/t"
 
     def make_store(self) -> LogStore:
-        store = DynamoDBLogStore(
-            {}, environment=Environment.system(), objects=self.objects, client=lambda retries: FakeClient(self.service)
-        )
+        store = DynamoDBLogStore({}, environment=Environment.system(), objects=self.objects, client=lambda: FakeClient(self.service))
         return InLog(store)
 
     def crashing_stores(self) -> Iterator[LogStore]:
@@ -160,7 +158,7 @@ class TestConformance(LogStoreConformance):
                 {},
                 environment=Environment.system(),
                 objects=objects,
-                client=lambda retries, fault=fault: FakeClient(self.service, fault),
+                client=lambda fault=fault: FakeClient(self.service, fault),
             )
             yield InLog(store)
 
@@ -295,7 +293,7 @@ def test_a_claim_whose_answers_are_all_lost_is_unknown_and_may_be_repeated() -> 
     late = Late()
     late.__dict__.update(world.objects.__dict__)
     client = FakeClient(world.service, schedule)
-    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=late, client=lambda retries: client)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=late, client=lambda: client)
     outcome = store.put_if_absent(path(1), b"1")
     assert isinstance(outcome, Unknown)
     assert isinstance(outcome.cause, OSError)
@@ -325,7 +323,7 @@ def test_a_refused_claim_of_which_nobody_says_who_has_it_is_unknown() -> None:
     world = World()
     world.store().put_if_absent(path(0), b"0")
     client = FakeClient(world.service)
-    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda: client)
     claims: list[object] = []
 
     def refuse(**arguments: object) -> dict[str, object]:
@@ -348,7 +346,7 @@ def test_remains_that_come_back_are_given_up() -> None:
     client = FakeClient(world.service)
     world.put_entry(1, "1.old", complete=True)
     client.delete_item = lambda **arguments: {}  # type: ignore[method-assign]
-    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda: client)
     with pytest.raises(StorageError, match="again and again"):
         store.put_if_absent(path(1), b"1")
 
@@ -439,6 +437,45 @@ def test_an_old_entry_in_the_way_of_a_later_version_is_removed() -> None:
     assert world.commits()[name(1)] == b"1"
 
 
+def test_a_complete_commit_whose_file_is_gone_is_made_again_of_its_object() -> None:
+    world = World()
+    store = world.store()
+    for version in range(3):
+        store.put_if_absent(path(version), b"commit %d" % version)
+    world.objects.delete([path(2)])
+    assert world.store().put_if_absent(path(2), b"other") == AlreadyExists()
+    assert world.commits()[name(2)] == b"commit 2"
+    # The one before a version likewise.
+    world.objects.delete([path(2)])
+    assert world.store().put_if_absent(path(3), b"commit 3") == Created()
+    assert world.commits() == {name(version): b"commit %d" % version for version in range(4)}
+
+
+def test_a_log_whose_files_are_gone_and_whose_objects_are_not_comes_back() -> None:
+    world = World()
+    store = world.store()
+    for version in range(3):
+        store.put_if_absent(path(version), b"commit %d" % version)
+    world.objects.delete([path(version) for version in range(3)])
+    for version in range(3):
+        assert world.store().put_if_absent(path(version), b"other") == AlreadyExists()
+    assert world.commits() == {name(version): b"commit %d" % version for version in range(3)}
+
+
+def test_no_table_is_begun_over_the_objects_of_another() -> None:
+    world = World()
+    store = world.store()
+    for version in range(3):
+        store.put_if_absent(path(version), b"commit %d" % version)
+    world.objects.delete([path(version) for version in range(3)])
+    # The first entry expired, so that nobody can tell of what the first file would be made.
+    del world.service.tables["delta_log"][ROOT, name(0)]
+    with pytest.raises(StorageError, match=rf"{LOG}/\.tmp/{name(1)}.*Restore .*or delete"):
+        world.store().put_if_absent(path(0), b"other")
+    assert world.commits() == {}
+    assert world.service.item(name(1)) is not None
+
+
 def test_entries_of_a_table_that_another_writer_is_making_stay() -> None:
     world = World()
     world.put_entry(0, f"{name(0)}.theirs", complete=False)
@@ -452,10 +489,18 @@ def test_a_version_after_a_commit_whose_file_is_gone_is_refused() -> None:
     store = world.store()
     for version in range(3):
         store.put_if_absent(path(version), b"x")
+    # Of its object it is not made again where the one before it is gone, too.
     world.objects.delete([path(version) for version in range(3)])
     with pytest.raises(StorageError, match="the commit before it was made, and its file is gone"):
         store.put_if_absent(path(3), b"3")
     assert world.commits() == {}
+    store = world.store()
+    for version in range(3):
+        assert store.put_if_absent(path(version), b"y") == AlreadyExists()
+    world.objects.delete([path(2), *(info.path for info in world.objects.list_from(f"{LOG}/.tmp/"))])
+    with pytest.raises(StorageError, match="the commit before it was made, and its file is gone"):
+        store.put_if_absent(path(3), b"3")
+    assert world.commits().keys() == {name(0), name(1)}
 
 
 def test_a_commit_of_which_nothing_is_left_is_an_error_that_names_its_entry() -> None:
@@ -514,6 +559,18 @@ def test_what_is_deleted_before_it_was_completed_stays_deleted() -> None:
     assert _read(store, path(1)) is None
 
 
+def test_a_commit_that_is_deleted_goes_with_the_object_of_which_it_would_be_made_again() -> None:
+    world = World()
+    store = world.store()
+    for version in range(3):
+        store.put_if_absent(path(version), b"old")
+    store.delete([path(0), path(2), f"{LOG}/other"])
+    assert [info.name[:25] for info in world.objects.list_from(f"{LOG}/.tmp/")] == [name(1)]
+    assert names(store) == [name(1)]
+    assert store.put_if_absent(path(2), b"new") == Created()
+    assert world.commits() == {name(1): b"old", name(2): b"new"}
+
+
 # readers who may not write --------------------------------------------------------------------------------------------
 
 
@@ -534,7 +591,7 @@ def test_a_reader_who_may_not_write_sees_a_commit_that_is_not_completed() -> Non
     world.objects.put(f"{LOG}/_last_checkpoint", b"{}")
     objects = ReadOnly()
     objects.__dict__.update(world.objects.__dict__)
-    reader = DynamoDBLogStore({}, environment=world.clock.environment(), objects=objects, client=lambda retries: FakeClient(world.service))
+    reader = DynamoDBLogStore({}, environment=world.clock.environment(), objects=objects, client=lambda: FakeClient(world.service))
     assert names(reader) == [name(0), name(1), "_last_checkpoint"]
     assert {info.name: info.size for info in reader.list_from(path(1))} == {name(1): len(b"the commit"), "_last_checkpoint": 2}
     assert [info.name for info in reader.list_from(path(2))] == ["_last_checkpoint"]
@@ -566,3 +623,17 @@ def test_schemes_are_looked_up_once_per_table() -> None:
         list(store.list_from(path(version)))
     asked = [arguments["ExpressionAttributeValues"][":table"]["S"] for verb, arguments in client.calls if verb == "query"]
     assert asked.count("s3://bucket/some key/t") == asked.count("s3n://bucket/some key/t") == 1
+
+
+def test_a_writer_that_comes_later_by_another_scheme_is_met_within_a_minute() -> None:
+    world = World()
+    store = world.store()
+    assert store.put_if_absent(path(0), b"0") == Created()
+    world.put_entry(1, f"{name(1)}.x", complete=True, scheme="s3")
+    world.clock.advance_ms(59_000)
+    list(store.list_from(path(0)))
+    world.clock.advance_ms(2_000)
+    for ask in (lambda: store.put_if_absent(path(1), b"1"), lambda: store.list_from(f"{LOG}/")):
+        with pytest.raises(StoreConfigurationError, match=r"ddb\.scheme to 's3'"):
+            ask()
+    assert world.commits() == {name(0): b"0"}

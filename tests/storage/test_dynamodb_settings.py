@@ -11,6 +11,7 @@ from lakelog.core.errors import StoreConfigurationError
 from lakelog.storage.dynamodb import DynamoDBLogStore
 from lakelog.storage.dynamodb_objects import CommitObjects
 from lakelog.storage.dynamodb_settings import DynamoDBSettings
+from lakelog.storage.dynamodb_table import _new_client
 from lakelog.storage.log_store import AlreadyExists, Created
 from lakelog.storage.registry import log_store_for
 from lakelog.storage.s3_settings import S3Settings
@@ -22,7 +23,7 @@ LOG = "s3a://bucket/t/_delta_log"
 
 
 def settings_of(options: Mapping[str, object]) -> DynamoDBSettings:
-    return DynamoDBSettings.of(options, S3Settings.of(options, environ={}))
+    return DynamoDBSettings.of(options, S3Settings.of(options, environ={}), environ={})
 
 
 def test_the_defaults_are_delta_sparks() -> None:
@@ -128,6 +129,29 @@ def test_s3s_own_server_says_nothing_of_the_way_to_aws() -> None:
     assert settings.connection.region == "us-east-1"
 
 
+def test_an_endpoint_of_all_services_is_none_of_dynamodb() -> None:
+    """Whoever sets AWS_ENDPOINT_URL means an S3 of their own, which knows nothing of DynamoDB."""
+    s3 = {"key": "key", "secret": "secret"}
+    environ = {"AWS_ENDPOINT_URL": "http://minio:9000", "AWS_ENDPOINT_URL_S3": "http://minio:9000"}
+    settings = DynamoDBSettings.of(s3, S3Settings.of(s3, environ=environ), environ=environ)
+    assert settings.endpoint_url is None
+    with pytest.MonkeyPatch.context() as patch:
+        for variable, value in environ.items():
+            patch.setenv(variable, value)
+        patch.delenv("AWS_ENDPOINT_URL_DYNAMODB", raising=False)
+        assert _new_client(settings).meta.endpoint_url == "https://dynamodb.us-east-1.amazonaws.com"
+
+
+def test_an_endpoint_of_dynamodb_may_be_a_variable() -> None:
+    environ = {"AWS_ENDPOINT_URL": "http://minio:9000", "AWS_ENDPOINT_URL_DYNAMODB": "http://locks:8000"}
+    assert DynamoDBSettings.of({}, S3Settings(), environ=environ).endpoint_url == "http://locks:8000"
+    assert DynamoDBSettings.of({"ddb.endpoint_url": "http://own:1"}, S3Settings(), environ=environ).endpoint_url == "http://own:1"
+    ignored = {**environ, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}
+    assert DynamoDBSettings.of({}, S3Settings(), environ=ignored).endpoint_url is None
+    with pytest.raises(StoreConfigurationError, match=r"AWS_ENDPOINT_URL_DYNAMODB .* a URL of a scheme"):
+        DynamoDBSettings.of({}, S3Settings(), environ={"AWS_ENDPOINT_URL_DYNAMODB": "locks:8000"})
+
+
 def test_neither_settings_nor_stores_show_or_pickle_secrets() -> None:
     options = {"key": "AKIAPLANTED", "secret": "planted-secret", "token": "planted-token", "ddb.table_name": "locks", "ddb.scheme": "s3"}
     own = {"ddb.key": "AKIAPLANTED2", "ddb.secret": "planted-own", "ddb.token": "planted-own-token"}
@@ -173,7 +197,7 @@ def server(address: FakeS3) -> FakeS3:
 
 def store_over(server: FakeS3, service: FakeDynamoDB) -> DynamoDBLogStore:
     options = {"endpoint_url": server.url, "key": "key", "secret": "secret"}
-    return DynamoDBLogStore(options, environment=Waits().environment(), client=lambda retries: FakeClient(service))
+    return DynamoDBLogStore(options, environment=Waits().environment(), client=lambda: FakeClient(service))
 
 
 def test_an_uncontended_commit_is_a_look_a_put_and_a_conditional_put(server: FakeS3) -> None:
@@ -215,6 +239,47 @@ def test_a_server_that_ignores_conditions_serves_all_the_same(server: FakeS3) ->
     # What no entry decides needs a server that does.
     with pytest.raises(StoreConfigurationError, match="replace each other"):
         first.put_if_absent(f"{LOG}/other", b"1")
+
+
+def test_a_commit_of_a_stranger_stays_on_a_server_that_ignores_conditions(server: FakeS3) -> None:
+    server.conditional = False
+    objects = CommitObjects({"endpoint_url": server.url, "key": "key", "secret": "secret"}, environment=Waits().environment())
+    server.objects[f"t/_delta_log/{name(0)}"] = b"stranger"
+    assert objects.put_if_absent(f"{LOG}/{name(0)}", b"ours") == AlreadyExists()
+    assert objects.read(f"{LOG}/{name(0)}") == b"stranger"
+    assert objects.put_if_absent(f"{LOG}/{name(1)}", b"ours") == Created()
+    # What was tried out is gone, and is remembered.
+    assert server.objects == {f"t/_delta_log/{name(0)}": b"stranger", f"t/_delta_log/{name(1)}": b"ours"}
+    server.asked.clear()
+    assert objects.put_if_absent(f"{LOG}/{name(1)}", b"again") == AlreadyExists()
+    assert [asked.method for asked in server.asked] == ["HEAD"]
+
+
+def test_conditions_are_tried_out_once_before_the_first_commit(server: FakeS3) -> None:
+    objects = CommitObjects({"endpoint_url": server.url, "key": "key", "secret": "secret"}, environment=Waits().environment())
+    assert objects.put_if_absent(f"{LOG}/{name(0)}", b"0") == Created()
+    assert [(asked.method, "/.probe-" in asked.key) for asked in server.asked] == [
+        ("PUT", True),
+        ("PUT", True),
+        ("DELETE", True),
+        ("PUT", False),
+    ]
+    server.asked.clear()
+    again = CommitObjects({"endpoint_url": server.url, "key": "key", "secret": "secret"}, environment=Waits().environment())
+    assert again.put_if_absent(f"{LOG}/{name(0)}", b"1") == AlreadyExists()
+    assert [asked.method for asked in server.asked] == ["PUT"]
+
+
+def test_a_failure_of_the_try_says_nothing_of_conditions(server: FakeS3) -> None:
+    objects = CommitObjects({"endpoint_url": server.url, "key": "key", "secret": "secret"}, environment=Waits().environment())
+    server.objects[f"t/_delta_log/{name(0)}"] = b"0"
+    server.befalls = lambda asked: Fault(status=503, code="SlowDown") if "/.probe-" in asked.key else None
+    with pytest.raises(OSError, match="SlowDown"):
+        objects.put_if_absent(f"{LOG}/{name(0)}", b"1")
+    server.befalls = lambda asked: None
+    server.asked.clear()
+    assert objects.put_if_absent(f"{LOG}/{name(0)}", b"1") == AlreadyExists()
+    assert [asked.method for asked in server.asked] == ["PUT", "PUT", "DELETE", "PUT"]
 
 
 def test_what_is_wrong_with_a_put_is_not_taken_for_a_server_without_conditions(server: FakeS3) -> None:

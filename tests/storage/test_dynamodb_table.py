@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from botocore.exceptions import (
+    ClientError,
     ConnectionClosedError,
+    ConnectTimeoutError,
     EndpointConnectionError,
     InvalidRegionError,
     NoCredentialsError,
@@ -14,7 +18,9 @@ from botocore.parsers import ResponseParserError
 
 from lakelog.core.errors import StorageError, StoreConfigurationError
 from lakelog.storage.dynamodb import DynamoDBLogStore
+from lakelog.storage.dynamodb_settings import DynamoDBSettings
 from lakelog.storage.log_store import AlreadyExists, Created
+from lakelog.storage.s3_settings import S3Settings
 from lakelog.storage.testing import Fault
 from tests.storage.fake_dynamodb import LOG, FakeClient, FakeDynamoDB, World, client_error, path
 from tests.storage.fake_s3 import fake_s3
@@ -45,7 +51,7 @@ def test_units_that_are_asked_for_are_provisioned() -> None:
     world = World(service=FakeDynamoDB())
     key = "io.delta.storage.S3DynamoDBLogStore.provisionedThroughput.rcu"
     store = DynamoDBLogStore(
-        {key: "12"}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: FakeClient(world.service)
+        {key: "12"}, environment=world.clock.environment(), objects=world.objects, client=lambda: FakeClient(world.service)
     )
     assert store.put_if_absent(path(0), b"0") == Created()
     made = world.service.made["delta_log"]
@@ -114,21 +120,21 @@ def test_what_dynamodb_refuses_is_one_error_that_names_the_table_and_the_option(
 
     client.query = refuse  # type: ignore[method-assign,assignment]
     store = DynamoDBLogStore(
-        {"ddb.table_name": "locks"}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client
+        {"ddb.table_name": "locks"}, environment=world.clock.environment(), objects=world.objects, client=lambda: client
     )
     with pytest.raises(kind, match=says) as raised:
         store.list_from(f"{LOG}/")
     assert "DynamoDB table locks (region us-east-1)" in str(raised.value)
     # The SDK's error holds the request that was signed.
     assert raised.value.__cause__ is None
-    assert raised.value.__suppress_context__
+    assert raised.value.__context__ is None
 
 
 @pytest.mark.parametrize(
     ("error", "kind", "says"),
     [
-        (ReadTimeoutError(endpoint_url="http://d.test"), TimeoutError, "did not answer in time"),
-        (ConnectionClosedError(endpoint_url="http://d.test"), ConnectionError, "broke"),
+        (ReadTimeoutError(endpoint_url="http://d.test"), TimeoutError, r"did not answer in time.*ddb\.endpoint_url.*ddb\.region"),
+        (ConnectionClosedError(endpoint_url="http://d.test"), ConnectionError, r"broke.*ddb\.endpoint_url.*ddb\.region"),
         (ResponseParserError("Unable to parse response"), ConnectionError, r"does not speak as DynamoDB does.*ddb\.endpoint_url"),
         (InvalidRegionError(region_name="no such"), StoreConfigurationError, r"ddb\.region"),
     ],
@@ -141,9 +147,77 @@ def test_what_the_way_to_dynamodb_does_is_one_error_too(error: Exception, kind: 
         raise error
 
     client.query = fail  # type: ignore[method-assign,assignment]
-    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
-    with pytest.raises(kind, match=says):
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda: client)
+    with pytest.raises(kind, match=says) as raised:
         store.list_from(f"{LOG}/")
+    assert raised.value.__context__ is None
+
+
+@pytest.mark.parametrize("verb", ["put_item", "delete_item", "describe_table", "create_table"])
+def test_no_error_of_a_write_carries_the_sdks_own(verb: str) -> None:
+    world = World(service=FakeDynamoDB(*([] if "table" in verb else ["delta_log"])))
+    if verb == "delete_item":
+        world.put_entry(0, "0.old", complete=True)
+    client = FakeClient(world.service)
+
+    def refuse(**arguments: object) -> dict[str, object]:
+        raise client_error("AccessDeniedException", verb)
+
+    setattr(client, verb, refuse)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda: client)
+    with pytest.raises(PermissionError) as raised:
+        store.put_if_absent(path(0), b"0")
+    seen: BaseException | None = raised.value
+    while seen is not None:
+        assert not isinstance(seen, ClientError)
+        seen = seen.__cause__ or seen.__context__
+
+
+@pytest.mark.parametrize(
+    ("error", "wait"),
+    [
+        (ReadTimeoutError(endpoint_url="http://d.test"), "read_timeout_s"),
+        (ConnectTimeoutError(endpoint_url="http://d.test"), "connect_timeout_s"),
+        (ConnectionClosedError(endpoint_url="http://d.test"), ""),
+        (client_error("ThrottlingException", "Query"), ""),
+    ],
+)
+def test_what_does_not_answer_is_given_up_within_ten_seconds(error: Exception, wait: str) -> None:
+    world = World()
+    client = FakeClient(world.service)
+    each_s = getattr(DynamoDBSettings.of({}, S3Settings.of({}, environ={}), environ={}).connection, wait) if wait else 0.0
+    asked: list[str] = []
+
+    def fail(**arguments: object) -> dict[str, object]:
+        asked.append("query")
+        raise error
+
+    client.query = fail  # type: ignore[method-assign,assignment]
+    # No luck with the waits.
+    environment = replace(world.clock.environment(), random=lambda: 1.0)
+    store = DynamoDBLogStore({}, environment=environment, objects=world.objects, client=lambda: client)
+    before_ms = world.clock.now_ms()
+    with pytest.raises((OSError, StorageError)):
+        store.list_from(f"{LOG}/")
+    assert len(asked) > 1
+    assert (world.clock.now_ms() - before_ms) / 1000 + len(asked) * each_s < 9.5
+
+
+def test_a_request_that_fails_for_a_moment_is_sent_again() -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+    failed: list[str] = []
+
+    def schedule(verb: str) -> Fault | None:
+        if verb in failed:
+            return None
+        failed.append(verb)
+        return Fault.FAIL_BEFORE
+
+    store, client, _ = world.writer(lambda verb: schedule(verb) if verb in ("query", "get_item") else None)
+    assert store.put_if_absent(path(1), b"1") == Created()
+    assert failed == ["query", "get_item"]
+    assert [verb for verb, _ in client.calls].count("get_item") == 2
 
 
 def test_a_bug_is_not_taken_for_an_answer_of_dynamodb() -> None:
@@ -154,7 +228,7 @@ def test_a_bug_is_not_taken_for_an_answer_of_dynamodb() -> None:
         raise ZeroDivisionError
 
     client.query = fail  # type: ignore[method-assign,assignment]
-    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda: client)
     with pytest.raises(ZeroDivisionError):
         store.list_from(f"{LOG}/")
 
@@ -167,9 +241,23 @@ def test_entries_that_cannot_be_let_expire_are_a_warning_and_no_error(caplog: py
         raise client_error("AccessDeniedException", "UpdateTimeToLive")
 
     client.update_time_to_live = refuse  # type: ignore[method-assign,assignment]
-    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda: client)
     assert store.put_if_absent(path(0), b"0") == Created()
     assert "will not expire" in caplog.text
+
+
+@pytest.mark.parametrize("said", ["TimeToLive is already enabled", "Time to live has been modified multiple times within a fixed interval"])
+def test_entries_that_another_writer_let_expire_are_no_warning(said: str, caplog: pytest.LogCaptureFixture) -> None:
+    world = World(service=FakeDynamoDB())
+    client = FakeClient(world.service)
+
+    def refuse(**arguments: object) -> dict[str, object]:
+        raise client_error("ValidationException", "UpdateTimeToLive", message=said)
+
+    client.update_time_to_live = refuse  # type: ignore[method-assign,assignment]
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda: client)
+    assert store.put_if_absent(path(0), b"0") == Created()
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 @pytest.mark.parametrize("verb", ["describe_table", "create_table"])
@@ -181,7 +269,7 @@ def test_a_table_that_may_not_be_made_is_an_error_and_nothing_is_committed(verb:
         raise client_error("AccessDeniedException", verb)
 
     setattr(client, verb, refuse)
-    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda retries: client)
+    store = DynamoDBLogStore({}, environment=world.clock.environment(), objects=world.objects, client=lambda: client)
     with pytest.raises(PermissionError, match="CreateTable, DescribeTable"):
         store.put_if_absent(path(0), b"0")
     with pytest.raises(FileNotFoundError):

@@ -6,6 +6,7 @@ The contract itself is tested against a real server in ``integration/``.
 from __future__ import annotations
 
 import pickle
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ def address() -> Iterator[FakeS3]:
 def server(address: FakeS3) -> FakeS3:
     address.reset()
     s3_probe._known.clear()
+    s3_probe._looked.clear()
     return address
 
 
@@ -97,11 +99,11 @@ def test_what_may_have_been_done_is_unknown_and_not_sent_again(server: FakeS3, s
     assert (KEY in server.objects) == fault.done
 
 
-def test_a_server_that_is_gone_is_unknown(server: FakeS3, store: S3LogStore) -> None:
+def test_a_server_that_is_gone_is_unknown(server: FakeS3, store: S3LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
     with fake_s3() as other:
         url = other.url
     gone = store_of(other, Waits())
-    gone._looked_at.add(f"{LOG}/")
+    monkeypatch.setattr(gone, "_before_creation", lambda folder: None)
     outcome = gone.put_if_absent(VERSION, b"data")
     assert isinstance(outcome, Unknown)
     assert str(outcome.cause).startswith(f"{VERSION}: the endpoint cannot be reached: no connection to {url}")
@@ -125,6 +127,61 @@ def test_a_server_that_forgot_the_header_is_refused_by_name(server: FakeS3, stor
     server.faults = [Fault(status=501, code="NotImplemented")]
     with pytest.raises(StorageError, match=r"does not know how .*logstore\.class=dynamodb"):
         store.put_if_absent(VERSION, b"data")
+
+
+PORTAL = {"Content-Type": "text/html; charset=utf-8"}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(status=200, body=b"<html><body>please log in</body></html>", headers=PORTAL),
+        Fault(status=200, body=b""),
+        Fault(status=204, body=b""),
+    ],
+    ids=repr,
+)
+def test_an_answer_without_an_etag_is_not_of_s3(server: FakeS3, store: S3LogStore, waits: Waits, fault: Fault) -> None:
+    """A portal that stands before the network says 200 to everything, and nothing was made."""
+    server.faults = [fault]
+    outcome = store.put_if_absent(VERSION, b"data")
+    assert isinstance(outcome, Unknown)
+    assert "not as S3 does" in str(outcome.cause)
+    assert (server.log, server.objects) == ([f"PUT {KEY}"], {})
+    server.objects[KEY] = b"data"
+    server.faults = [fault]
+    assert store.read(VERSION) == b"data"
+    server.faults = [fault]
+    assert store._head(VERSION) is not None
+    server.faults = [fault]
+    store.put(VERSION, b"other")
+    assert server.objects == {KEY: b"other"}
+    server.befalls = lambda _: fault
+    for verb in ("read", "put"):
+        with pytest.raises(StorageError, match=r"the endpoint is wrong: .* not as S3 does"):
+            VERBS[verb](store)
+
+
+@pytest.mark.parametrize("verb", ["delete", "delete many"])
+def test_a_page_is_no_answer_to_a_deletion(server: FakeS3, store: S3LogStore, verb: str) -> None:
+    server.objects |= {KEY: b"", "t/_delta_log/1": b""}
+    server.befalls = lambda _: Fault(status=200, body=b"<html><body>please log in</body></html>", headers=PORTAL)
+    with pytest.raises(StorageError, match="the endpoint is wrong"):
+        VERBS[verb](store)
+
+
+def test_the_probe_believes_no_portal(server: FakeS3, waits: Waits) -> None:
+    server.befalls = lambda _: Fault(status=200, body=b"<html/>", headers=PORTAL)
+    with pytest.raises(StoreConfigurationError, match="the endpoint is wrong"):
+        store_of(server, waits).put_if_absent(VERSION, b"data")
+
+
+@pytest.mark.parametrize(("after", "expected"), [("7", 7.0), ("soon", None)])
+def test_a_server_that_wants_to_be_left_alone_is_passed_on(server: FakeS3, store: S3LogStore, after: str, expected: float | None) -> None:
+    server.faults = [Fault(status=503, code="SlowDown", headers={"Retry-After": after})]
+    outcome = store.put_if_absent(VERSION, b"data")
+    assert isinstance(outcome, Unknown)
+    assert outcome.retry_after_s == expected
 
 
 # What is wrong ---------------------------------------------------------------------------------------------------------------
@@ -320,6 +377,75 @@ def test_a_listing_that_breaks_off_is_asked_for_again(server: FakeS3, store: S3L
     server.faults = [Fault(cut=300), None, SLOW_DOWN, LOST_ANSWER]
     assert len(list(store.list_from(f"{LOG}/"))) == 25
     assert len(server.log) == 6
+
+
+def _without(tag: str) -> Callable[[str, Asked], str]:
+    return lambda listing, _: re.sub(f"<{tag}>.*?</{tag}>", "", listing)
+
+
+def _first_page_again(listing: str, asked: Asked) -> str:
+    """As of a server that ignores the token, and makes a new one for each page."""
+    _first_page_again.count += 1  # type: ignore[attr-defined]
+    token = f"token-{_first_page_again.count}"  # type: ignore[attr-defined]
+    return re.sub(r"(Token>).*?(</Next)", rf"\g<1>{token}\g<2>", listing)
+
+
+_first_page_again.count = 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("amend", "ignored", "message"),
+    [
+        (_without("NextContinuationToken"), False, "says that there is more, and not how to go on"),
+        (lambda listing, _: listing.replace("<IsTruncated>true", "<IsTruncated>false"), False, "how to go on, and that there is no more"),
+        (_without("IsTruncated"), False, "how to go on, and that there is no more"),
+        (lambda listing, _: listing, True, "same page"),
+        (_first_page_again, True, "bring nothing new"),
+    ],
+    ids=["no token", "not truncated", "truncation unsaid", "same token", "new tokens"],
+)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_listing_that_would_be_short_or_endless_is_an_error(
+    server: FakeS3,
+    store: S3LogStore,
+    monkeypatch: pytest.MonkeyPatch,
+    amend: Callable[[str, Asked], str],
+    ignored: bool,
+    message: str,
+    ordered: bool,
+) -> None:
+    server.objects |= {f"t/_delta_log/{number:03d}": b"" for number in range(25)}
+    server.page, server.amend = 10, amend
+    if not ordered:
+        monkeypatch.setattr("lakelog.storage.s3._is_unordered", lambda name: name == "b")
+    if ignored:
+        listing = server._listing
+        server._listing = lambda query: listing({**query, "continuation-token": ""})  # type: ignore[method-assign]
+    try:
+        with pytest.raises(StorageError, match=f"{LOG}/: the server.*{message}"):
+            list(store.list_from(f"{LOG}/"))
+        assert len(server.asked) <= 2
+    finally:
+        server.__dict__.pop("_listing", None)
+
+
+def test_pages_of_nothing_come_to_an_end(server: FakeS3, store: S3LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few are usual: keys that were deleted take their place in a page, and so do those in folders."""
+    server.objects |= {f"t/_delta_log/x/{number}": b"" for number in range(4)} | {"t/_delta_log/z": b""}
+    server.amend = lambda listing, asked: (
+        re.sub("<Contents>.*</Contents>", "", listing).replace(
+            "<IsTruncated>false</IsTruncated>",
+            f"<IsTruncated>true</IsTruncated><NextContinuationToken>t/_delta_log/x/{len(server.asked)}</NextContinuationToken>",
+        )
+        if len(server.asked) < 4
+        else listing
+    )
+    assert [file.name for file in store.list_from(f"{LOG}/")] == ["z"]
+    server.asked.clear()
+    monkeypatch.setattr("lakelog.storage.s3._EMPTY_PAGES", 2)
+    with pytest.raises(StorageError, match="nothing new"):
+        list(store.list_from(f"{LOG}/"))
+    assert len(server.log) == 3
 
 
 # Deleting --------------------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ def address() -> Iterator[FakeS3]:
 def server(address: FakeS3) -> FakeS3:
     address.reset()
     s3_probe._known.clear()
+    s3_probe._looked.clear()
     return address
 
 
@@ -131,6 +132,40 @@ def test_a_table_of_dynamodb_writers_is_refused(server: FakeS3) -> None:
     assert store.put_if_absent("s3a://b/other/_delta_log/0", b"") == Created()
     del server.objects["t/_delta_log/.tmp/0.json.uuid"]
     assert store.put_if_absent(f"{LOG}/0", b"") == Created()
+
+
+def test_dynamodb_writers_that_come_later_are_seen_within_a_minute(server: FakeS3) -> None:
+    waits, other = Waits(), Waits()
+    store = store_of(server, waits)
+    assert store.put_if_absent(f"{LOG}/0", b"") == Created()
+    server.asked.clear()
+    waits.now_ms = other.now_ms = 59_999
+    assert store.put_if_absent(f"{LOG}/1", b"") == Created()
+    assert store_of(server, other).put_if_absent(f"{LOG}/2", b"") == Created()
+    assert server.log == ["PUT t/_delta_log/1", "PUT t/_delta_log/2"]
+    waits.now_ms = 60_001
+    assert store.put_if_absent(f"{LOG}/3", b"") == Created()
+    assert store.put_if_absent(f"{LOG}/4", b"") == Created()
+    assert server.log == ["LIST t/_delta_log/.tmp/", "PUT t/_delta_log/3", "PUT t/_delta_log/4"]
+    # Another store of the process knows what this one saw.
+    other.now_ms = 100_000
+    assert store_of(server, other).put_if_absent(f"{LOG}/5", b"") == Created()
+    assert server.log == ["PUT t/_delta_log/5"]
+    server.objects["t/_delta_log/.tmp/6.json.uuid"] = b""
+    waits.now_ms = 130_000
+    with pytest.raises(StoreConfigurationError, match=r"\.tmp/ shows"):
+        store.put_if_absent(f"{LOG}/6", b"")
+    assert "t/_delta_log/6" not in server.objects
+
+
+def test_a_clock_that_was_put_back_makes_no_look_valid_for_longer(server: FakeS3) -> None:
+    waits = Waits(now_ms=10_000_000)
+    store = store_of(server, waits)
+    assert store.put_if_absent(f"{LOG}/0", b"") == Created()
+    waits.now_ms = 0
+    server.asked.clear()
+    assert store.put_if_absent(f"{LOG}/1", b"") == Created()
+    assert server.log == ["LIST t/_delta_log/.tmp/", "PUT t/_delta_log/1"]
 
 
 def test_a_table_of_dynamodb_writers_is_written_when_told_to(server: FakeS3) -> None:

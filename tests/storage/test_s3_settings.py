@@ -284,6 +284,58 @@ def test_a_profile_that_says_nothing_is_an_error(name: str, message: str) -> Non
     assert caught.value.__context__ is None
 
 
+@pytest.mark.usefixtures("profile")
+@pytest.mark.parametrize(
+    ("text", "options", "environ", "expected"),
+    [
+        ("endpoint_url = http://h:9000\n", {"profile": "mine"}, {}, "http://h:9000"),
+        ("services = here\n[services here]\ns3 =\n  endpoint_url = http://s:9000\n", {"profile": "mine"}, {}, "http://s:9000"),
+        (
+            "endpoint_url = http://h\nservices = here\n[services here]\ns3 =\n  endpoint_url = http://s\n",
+            {"profile": "mine"},
+            {},
+            "http://s",
+        ),
+        ("endpoint_url = http://h\n", {}, {"AWS_PROFILE": "mine"}, "http://h"),
+        ("endpoint_url = http://h\n", {**KEYS}, {"AWS_PROFILE": "mine"}, "http://h"),
+        ("endpoint_url = http://h\n", {"profile": "mine", "endpoint_url": "http://o"}, {}, "http://o"),
+        ("endpoint_url = http://h\n", {"profile": "mine"}, {"AWS_ENDPOINT_URL": "http://e"}, "http://e"),
+        ("endpoint_url = http://h\n", {"profile": "mine"}, {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}, None),
+        ("endpoint_url = http://h\nignore_configured_endpoint_urls = true\n", {"profile": "mine"}, {}, None),
+        ("endpoint_url = http://h\n", {}, {}, None),
+    ],
+    ids=str,
+)
+def test_an_endpoint_of_the_shared_files_holds_for_log_and_data_files(
+    text: str, options: dict[str, object], environ: dict[str, str], expected: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with (tmp_path / "config").open("a", encoding="utf-8") as config:
+        config.write(text)
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    settings = S3Settings.of(options or {"anon": True}, bucket="b")
+    assert settings.endpoint_url == expected
+    assert settings.is_aws == (expected is None)
+    assert settings.hadoop().get("fs.s3a.endpoint") == expected
+    assert settings.arrow_arguments().get("endpoint_override") == (expected and expected.removeprefix("http://"))
+    url = settings.client().meta.endpoint_url
+    assert url == expected or (expected is None and url.endswith(".amazonaws.com"))
+    if expected is not None and settings.profile:
+        # The region of the file, too: what signs for another is refused.
+        assert settings.hadoop()["fs.s3a.endpoint.region"] == "eu-west-3"
+
+
+@pytest.mark.usefixtures("profile")
+def test_an_endpoint_of_the_shared_files_with_a_password_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "config").open("a", encoding="utf-8") as config:
+        config.write("endpoint_url = http://u:planted@h\n")
+    with pytest.raises(StoreConfigurationError, match="for h holds a user") as caught:
+        of({"profile": "mine"})
+    assert "planted" not in repr(caught.value)
+
+
 class _Sent(Exception):
     """A request that would have been sent."""
 

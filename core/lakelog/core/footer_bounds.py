@@ -33,14 +33,14 @@ class FooterBounds:
 
 
 def leaf_bounds(
-    footer: pq.FileMetaData, leaf: int, data_type: DataType, *, has_nan: bool | None = None, groups: Sequence[int] | None = None
+    footer: pq.FileMetaData, leaf: int, data_type: DataType, *, nan_free: bool = False, groups: Sequence[int] | None = None
 ) -> FooterBounds:
     """The bounds over all row groups of column chunk ``leaf``, read as ``data_type``.
 
     A footer type that Spark would not read as ``data_type`` unchanged gives no bounds.
 
     Args:
-        has_nan: whether a float in the column is NaN; None where only the footer is there to tell.
+        nan_free: the writer has looked, and no float in the column is NaN.
         groups: the row groups that count; None for all.
     """
     chunks = [footer.row_group(group).column(leaf) for group in (range(footer.num_row_groups) if groups is None else groups)]
@@ -63,7 +63,7 @@ def leaf_bounds(
     if not lows:
         return FooterBounds(None, None, nulls)
     if isinstance(lows[0], float):
-        shows_nan = not has_nan and (has_nan is False or footer.created_by.startswith("parquet-mr version"))
+        shows_nan = nan_free or footer.created_by.startswith("parquet-mr version")
         return FooterBounds(_least(lows), _greatest(highs) if shows_nan else None, nulls)
     lower, upper = min(lows), max(highs)
     earliest = _earliest_certain(footer, data_type)

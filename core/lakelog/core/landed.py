@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog.core.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction, parse_commit, parse_line
+from lakelog.core.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction, UnknownAction, parse_commit, parse_line
 from lakelog.core.errors import CorruptLogError
 from lakelog.core.file_columns import (
     FILES_SCHEMA,
@@ -172,6 +172,14 @@ def commit_info_of(data: bytes) -> CommitInfo | None:
         if isinstance(action, CommitInfo):
             return action
     return None
+
+
+def is_commit(data: bytes) -> bool:
+    """Whether the bytes are lines of actions, of which at least one is known. What a proxy, say, answers in a store's stead is none."""
+    try:
+        return any(not isinstance(action, UnknownAction) for action in parse_commit(data, ""))
+    except CorruptLogError:
+        return False
 
 
 class _Files:

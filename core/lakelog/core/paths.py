@@ -50,6 +50,11 @@ def object_store_root(path: str) -> str | None:
             "a path of scheme s3a has credentials or a port beside its bucket's name. Write it as s3a://bucket/folder, and give "
             "credentials and endpoint as settings."
         )
+    if _PRESIGNED.search(path):
+        raise InvalidRequestError(
+            "a path of scheme s3a carries a signature, as presigned URLs do. Write it as s3a://bucket/folder, and give credentials as "
+            "settings."
+        )
     if not bucket:
         raise InvalidRequestError(f"the path {_told(path)} names no bucket. Write it as s3a://bucket/folder.")
     parts: list[str] = []
@@ -61,6 +66,9 @@ def object_store_root(path: str) -> str | None:
         elif part not in ("", "."):
             parts.append(part)
     return "/".join((f"s3a://{bucket}", *parts))
+
+
+_PRESIGNED = re.compile(r"[?&](?:X-Amz-(?:Signature|Credential|Security-Token)|AWSAccessKeyId)=", re.IGNORECASE)
 
 
 def decode_path(add_path: str) -> str:

@@ -6,7 +6,7 @@ null count that is absent, or that may hide a value from a reader which trusts i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -89,7 +89,7 @@ def _after_space(text: str, position: int) -> int:
 
 
 def file_statistics(
-    footer: pq.FileMetaData, schema: StructType, *, indexed: IndexedColumns, nan_leaves: Collection[int] | None = None
+    footer: pq.FileMetaData, schema: StructType, *, indexed: IndexedColumns, nan_leaves: Mapping[int, FooterBounds] | None = None
 ) -> str:
     """The JSON text for ``add.stats`` of one data file.
 
@@ -100,7 +100,8 @@ def file_statistics(
         footer: of a file whose writer was Spark (parquet-mr) or pyarrow; of others less may be taken.
         schema: the table's columns that are in data files: without the partition columns, in the table's order.
         indexed: which of them count.
-        nan_leaves: the numbers of the footer's column chunks with a NaN in them, from a writer that looked; None from others.
+        nan_leaves: the column chunks of the footer with a NaN in them, by number, and their bounds, which such a footer does not tell;
+            from a writer that looked. None from others.
     """
     leaves = _footer_leaves(footer)
     minima: JsonTree = {}
@@ -114,8 +115,10 @@ def file_statistics(
             continue
         if leaf == _ABSENT:
             bounds = FooterBounds(None, None, footer.num_rows)
+        elif nan_leaves is not None and leaf in nan_leaves:
+            bounds = nan_leaves[leaf]
         else:
-            bounds = leaf_bounds(footer, leaf, data_type, has_nan=None if nan_leaves is None else leaf in nan_leaves)
+            bounds = leaf_bounds(footer, leaf, data_type, nan_free=nan_leaves is not None)
         lower, upper = bounds_text(bounds, data_type, indexed.string_prefix_length)
         for tree, entry in ((minima, lower), (maxima, upper), (null_counts, None if bounds.nulls is None else str(bounds.nulls))):
             if entry is not None:

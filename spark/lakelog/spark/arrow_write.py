@@ -24,17 +24,20 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from lakelog.core.field_metadata import PARQUET_FIELD_ID
+from lakelog.core.footer_bounds import FooterBounds
 from lakelog.core.paths import absolute_uri
 from lakelog.core.schema import ArrayType, DataType, MapType, StructField, StructType, to_arrow_type
 from lakelog.spark import jvm
-from lakelog.spark.aligning import column
 from lakelog.spark.arrow_options import ParquetSettings
 from lakelog.spark.arrow_writer import MARK, FilesByJob, WriteTask, write_rows
 from lakelog.spark.context import Context
 from lakelog.spark.executor_access import executor_access
 from lakelog.spark.transaction import discard
 
-_ANSWER = "uri string, size bigint, modification_time_ms bigint, footer binary, nan_leaves array<int>"
+_ANSWER = (
+    "uri string, size bigint, modification_time_ms bigint, footer binary, "
+    "nan_leaves array<int>, nan_lows array<double>, nan_nulls array<bigint>"
+)
 _FAILED = re.compile(re.escape(MARK) + r"(.+)")
 
 
@@ -47,14 +50,14 @@ class ArrowFile:
         size: in bytes.
         modification_time_ms: since the epoch.
         footer: of the file.
-        nan_leaves: the numbers of the column chunks with a NaN in them.
+        nan_leaves: the column chunks with a NaN in them, by number, and their bounds.
     """
 
     uri: str
     size: int
     modification_time_ms: int
     footer: pq.FileMetaData
-    nan_leaves: frozenset[int]
+    nan_leaves: Mapping[int, FooterBounds]
 
 
 def write_files(
@@ -85,11 +88,15 @@ def write_files(
         PySparkException, Py4JJavaError: the job failed; its files were removed as the module says.
     """
     settings = ParquetSettings.of(spark, root, options)
-    for name in partition_columns:
+    # A folder's physical name may be a data column's logical one: what goes where is told by position.
+    names = [f"c{position}" for position in range(len(frame.columns))]
+    frame = frame.toDF(*names)
+    texts = names[len(in_files.fields) :]
+    for name in texts:
         # An empty text has the folder of null.
-        frame = frame.withColumn(name, F.when(column(name) != "", column(name)))
-    if partition_columns:
-        frame = frame.sortWithinPartitions(*map(column, partition_columns))
+        frame = frame.withColumn(name, F.when(F.col(name) != "", F.col(name)))
+    if texts:
+        frame = frame.sortWithinPartitions(*texts)
     with _told_files(context, spark) as (job, done):
         task = WriteTask(
             access=executor_access(spark, context.access(root)),
@@ -129,7 +136,10 @@ def _file(row: Row) -> ArrowFile:
         size=int(row[1]),
         modification_time_ms=int(row[2]),
         footer=pq.read_metadata(io.BytesIO(row[3])),
-        nan_leaves=frozenset(row[4]),
+        # Either zero may stand for the other, as in footers.
+        nan_leaves={
+            leaf: FooterBounds(-0.0 if low == 0 else low, None, nulls) for leaf, low, nulls in zip(row[4], row[5], row[6], strict=True)
+        },
     )
 
 

@@ -36,8 +36,10 @@ _ANSWER: dict[str, pa.DataType] = {
     "modification_time_ms": pa.int64(),
     # As a Parquet file without rows.
     "footer": pa.binary(),
-    # The numbers of the column chunks with a NaN in them.
+    # The numbers of the column chunks with a NaN in them, their least values, and how many nulls they have.
     "nan_leaves": pa.list_(pa.int32()),
+    "nan_lows": pa.list_(pa.float64()),
+    "nan_nulls": pa.list_(pa.int64()),
 }
 ANSWER = pa.schema(_ANSWER)
 
@@ -136,7 +138,7 @@ class _Written:
     size: int
     modification_time_ms: int
     footer: pq.FileMetaData
-    nan_leaves: Sequence[int]
+    nan_leaves: Mapping[int, _WithNan]
 
     def answer(self) -> dict[str, object]:
         footer = io.BytesIO()
@@ -146,8 +148,29 @@ class _Written:
             "size": self.size,
             "modification_time_ms": self.modification_time_ms,
             "footer": footer.getvalue(),
-            "nan_leaves": self.nan_leaves,
+            "nan_leaves": list(self.nan_leaves),
+            "nan_lows": [leaf.low for leaf in self.nan_leaves.values()],
+            "nan_nulls": [leaf.nulls for leaf in self.nan_leaves.values()],
         }
+
+
+@dataclass(slots=True)
+class _WithNan:
+    """What is known of a column chunk with a NaN in it.
+
+    Attributes:
+        low: the least other value; None where there is none.
+        nulls: how many there are.
+    """
+
+    low: float | None = None
+    nulls: int = 0
+
+    def take(self, column: Any) -> None:
+        self.nulls += column.null_count
+        least = pc.min(cast(Any, pc).filter(column, pc.invert(pc.is_nan(column)))).as_py()
+        if least is not None and (self.low is None or least < self.low):
+            self.low = least
 
 
 class _Files:
@@ -160,6 +183,10 @@ class _Files:
         self._schema: pa.Schema | None = None
         self._folder: tuple[str | None, ...] = ()
         self._in_folder = 0
+        self._kept: list[pa.RecordBatch] = []
+        self._kept_rows = self._kept_bytes = 0
+        # Of the file that is next to be closed, those that are kept included.
+        self._rows = 0
         self._open: _File | None = None
         self._done: list[_Written] = []
 
@@ -187,6 +214,7 @@ class _Files:
 
     def remove(self) -> None:
         """Delete every file of the task. Best effort: what stays is garbage that no reader sees."""
+        self._forget()
         if self._open is not None:
             self._open.abandon()
         for file in self._done:
@@ -195,13 +223,33 @@ class _Files:
     def _append(self, data: pa.RecordBatch) -> None:
         limit = self._task.max_rows
         while data.num_rows:
-            if self._open is None:
-                self._open = _File(self._task, self._access, self._new_uri(), data.schema)
-            piece = data if limit is None else data.slice(0, limit - self._open.rows)
-            self._open.add(piece)
+            piece = data if limit is None else data.slice(0, limit - self._rows)
+            self._kept.append(piece)
+            self._kept_rows += piece.num_rows
+            self._kept_bytes += piece.nbytes
+            self._rows += piece.num_rows
             data = data.slice(piece.num_rows)
-            if self._open.rows == limit:
+            if self._rows == limit:
                 self._close()
+            elif self._kept_bytes >= self._task.group_bytes or self._kept_rows >= self._task.group_rows:
+                self._flush()
+
+    def _flush(self) -> None:
+        """Write the rows that were kept as a row group, to a new file where the open one must not have it."""
+        if not self._kept:
+            return
+        group = pa.Table.from_batches(self._kept, self._kept[0].schema)
+        self._forget()
+        if self._open is not None and not self._open.takes(group):
+            self._done.append(self._open.close())
+            self._open = None
+        if self._open is None:
+            self._open = _File(self._task, self._access, self._new_uri(), group.schema, group)
+        self._open.write(group)
+
+    def _forget(self) -> None:
+        self._kept = []
+        self._kept_rows = self._kept_bytes = 0
 
     def _new_uri(self) -> str:
         """As Spark names files, each with an identifier of its own."""
@@ -212,51 +260,63 @@ class _Files:
         return f"{self._task.folder}/{encode_path(f'{folder}/{name}' if folder else name)}"
 
     def _close(self) -> None:
+        self._flush()
+        self._rows = 0
         if self._open is not None:
             self._done.append(self._open.close())
             self._open = None
 
 
 class _File:
-    """One Parquet file that is being written."""
+    """One Parquet file that is being written.
 
-    def __init__(self, task: WriteTask, access: FileAccess, uri: str, schema: pa.Schema) -> None:
+    Where a column has a NaN, the footer must tell no bounds of it: Arrow leaves NaN out of them, and Spark's reader, to which NaN is
+    greater than all, would pass over the row group. Which columns those are is settled by the first row group.
+    """
+
+    def __init__(self, task: WriteTask, access: FileAccess, uri: str, schema: pa.Schema, first: pa.Table) -> None:
         self._task = task
         self._access = access
         self._uri = uri
-        self._schema = schema
         self._floats = list(_floats(schema))
-        self._nan_leaves: set[int] = set()
-        self._kept: list[pa.RecordBatch] = []
-        self._kept_rows = self._kept_bytes = 0
+        self._nan_leaves = {leaf: _WithNan() for leaf, path in self._floats if _has_nan(first, path)}
         self._footers: list[pq.FileMetaData] = []
         self._stream: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self.rows = 0
+        arguments = dict(task.parquet)
+        if self._nan_leaves and arguments.get("write_statistics", True):
+            leaves = _leaf_names(schema)
+            arguments["write_statistics"] = [name for leaf, name in enumerate(leaves) if leaf not in self._nan_leaves]
         with _told(uri):
             path, filesystem = access.path(uri), access.filesystem()
             if access.kind == "file":
                 filesystem.create_dir(path.rpartition("/")[0], recursive=True)
             try:
                 self._stream = filesystem.open_output_stream(path, compression=None)
-                self._writer = pq.ParquetWriter(self._stream, schema, store_schema=False, metadata_collector=self._footers, **task.parquet)
+                self._writer = pq.ParquetWriter(self._stream, schema, store_schema=False, metadata_collector=self._footers, **arguments)
                 self._writer.add_key_value_metadata(dict(task.key_values))
             except BaseException:
                 self.abandon()
                 raise
 
-    def add(self, rows: pa.RecordBatch) -> None:
-        self._kept.append(rows)
-        self._kept_rows += rows.num_rows
-        self._kept_bytes += rows.nbytes
-        self.rows += rows.num_rows
-        if self._kept_bytes >= self._task.group_bytes or self._kept_rows >= self._task.group_rows:
-            self._flush()
+    def takes(self, group: pa.Table) -> bool:
+        """Whether no other column has a NaN in these rows than in the first."""
+        return not any(leaf not in self._nan_leaves and _has_nan(group, path) for leaf, path in self._floats)
+
+    def write(self, group: pa.Table) -> None:
+        """One row group."""
+        assert self._writer is not None
+        paths = dict(self._floats)
+        for leaf, known in self._nan_leaves.items():
+            known.take(_column(group, paths[leaf]))
+        with _told(self._uri):
+            self._writer.write_table(group, row_group_size=group.num_rows)
+        self.rows += group.num_rows
 
     def close(self) -> _Written:
         assert self._writer is not None
         assert self._stream is not None
-        self._flush()
         with _told(self._uri):
             self._writer.close()
             size = self._stream.tell()
@@ -265,36 +325,16 @@ class _File:
             if self._access.kind == "file":
                 found = self._access.filesystem().get_file_info(self._access.path(self._uri))
                 modified_ms = cast(int, found.mtime_ns) // 1_000_000
-        return _Written(
-            uri=self._uri,
-            size=size,
-            modification_time_ms=modified_ms,
-            footer=self._footers[0],
-            nan_leaves=sorted(self._nan_leaves),
-        )
+        return _Written(uri=self._uri, size=size, modification_time_ms=modified_ms, footer=self._footers[0], nan_leaves=self._nan_leaves)
 
     def abandon(self) -> None:
         """Delete the file. Arrow knows no other end of an upload than a file that is there."""
-        self._kept.clear()
         for opened in (self._writer, self._stream):
             if opened is not None:
                 with suppress(Exception):
                     opened.close()
         if self._stream is not None:
             _delete(self._access, self._uri)
-
-    def _flush(self) -> None:
-        if not self._kept:
-            return
-        assert self._writer is not None
-        table = pa.Table.from_batches(self._kept, self._schema)
-        self._kept = []
-        for leaf, path in self._floats:
-            if leaf not in self._nan_leaves and _has_nan(table, path):
-                self._nan_leaves.add(leaf)
-        with _told(self._uri):
-            self._writer.write_table(table, row_group_size=self._kept_rows)
-        self._kept_rows = self._kept_bytes = 0
 
 
 @contextmanager
@@ -399,8 +439,19 @@ def _leaves(data_type: pa.DataType) -> Iterator[tuple[_Path | None, pa.DataType]
         yield (), data_type
 
 
-def _has_nan(table: pa.Table, path: _Path) -> bool:
+def _column(table: pa.Table, path: _Path) -> Any:
     column: Any = table.column(path[0])
-    if len(path) > 1:
-        column = pc.struct_field(column, list(path[1:]))
-    return bool(pc.any(pc.is_nan(column)).as_py())
+    return column if len(path) == 1 else pc.struct_field(column, list(path[1:]))
+
+
+def _has_nan(table: pa.Table, path: _Path) -> bool:
+    return bool(pc.any(pc.is_nan(_column(table, path))).as_py())
+
+
+def _leaf_names(schema: pa.Schema) -> list[str]:
+    """What Parquet calls the leaves, in their order."""
+    sink = io.BytesIO()
+    pq.ParquetWriter(sink, schema).close()
+    sink.seek(0)
+    leaves = pq.read_metadata(sink).schema
+    return [leaves.column(leaf).path for leaf in range(len(leaves))]

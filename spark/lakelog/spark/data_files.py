@@ -15,6 +15,7 @@ from lakelog.core.actions import AddCDCFile, AddFile, Metadata, Protocol, Remove
 from lakelog.core.change_data import CHANGE_DATA_FOLDER, CHANGE_TYPE
 from lakelog.core.column_mapping import MappingMode, mapping_mode, physical_columns, physical_paths, physical_schema
 from lakelog.core.errors import WriteFailedError
+from lakelog.core.footer_bounds import FooterBounds
 from lakelog.core.paths import decode_path, encode_path, parse_partition_path
 from lakelog.core.schema import DataType, PrimitiveType, StructField, StructType, parse_schema
 from lakelog.core.statistics import IndexedColumns, file_statistics, parse_column_names
@@ -64,7 +65,7 @@ class _Written:
     size: int
     modification_time_ms: int
     footer: pq.FileMetaData
-    nan_leaves: frozenset[int] | None
+    nan_leaves: Mapping[int, FooterBounds] | None
 
 
 def write(

@@ -70,7 +70,7 @@ def choose(asked: str, root: str, probe: Callable[[str], HadoopFilesystem]) -> E
         InvalidOptionError: the conf has no such value.
         StoreConfigurationError: the native engine is asked for by name, and the JVM has no filesystem for the scheme.
     """
-    wanted = asked.strip().lower()
+    wanted = asked.strip().lower() or AUTO
     if wanted not in (AUTO, *Engine):
         raise InvalidOptionError(f"Delta table {root}: {ENGINE_CONF} must be {AUTO}, {' or '.join(Engine)}, not {asked!r}.")
     scheme = scheme_of(root)

@@ -326,6 +326,9 @@ _REMEDIES = {
     "MERGE": "Until then, join in a DataFrame and overwrite the table.",
     "TRUNCATE TABLE": "DELETE FROM without a condition does the same.",
     "a write to an old version": "Leave out the version: writes go to the newest one.",
+    "input_file_name() with the Arrow engine": "Select _metadata.file_path.",
+    "input_file_block_start() with the Arrow engine": "Select _metadata.file_block_start.",
+    "input_file_block_length() with the Arrow engine": "Select _metadata.file_block_length.",
     "INSERT OVERWRITE of a part of the table": "Delete the rows first, then append.",
 }
 

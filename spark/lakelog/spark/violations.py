@@ -53,7 +53,7 @@ def _said(constraint: Constraint, rows: Sequence[_Row], root: str) -> str:
     name, expression = constraint.name, constraint.expression
     values = "".join(f"\n - {', '.join(f'{column} : {_value(value)}' for column, value in row.items())}" for row in rows)
     values = values or "\n - (a row without columns that the condition speaks of)"
-    nothing = "\nNothing was written. "
+    nothing = "\nNothing was committed. "
     match constraint.kind:
         case "not null":
             return (

@@ -58,9 +58,10 @@ from lakelog.core.errors import (
     MissingCommitError,
     NotADeltaTableError,
     StorageError,
+    StoreConfigurationError,
     UnsupportedOperationError,
 )
-from lakelog.core.landed import LandedCommit, commit_info_of, landed_commit
+from lakelog.core.landed import LandedCommit, commit_info_of, is_commit, landed_commit
 from lakelog.core.log_files import CommitFile, commit_name, parse_log_file
 from lakelog.core.log_segment import LogListing, available_versions
 from lakelog.core.records import INT64_MAX
@@ -101,6 +102,36 @@ class CommitResult:
     version: int
     snapshot: Snapshot
     content_md5: str | None = None
+
+
+class _Ours(Exception):
+    """A commit that was taken for another's is the attempt itself.
+
+    Args:
+        version: where it landed.
+    """
+
+    def __init__(self, version: int) -> None:
+        super().__init__(version)
+        self.version = version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loss:
+    """A version that another has.
+
+    Attributes:
+        data: what was read of it.
+        doubted: an answer to a request of the attempt's own was unknown before.
+    """
+
+    data: bytes
+    doubted: bool
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing but another's commit can be there."""
+        return not self.doubted or ((info := commit_info_of(self.data)) is not None and info.txn_id is not None)
 
 
 class CommitLoop:
@@ -166,8 +197,8 @@ class CommitLoop:
             prepared = self._placed(prepared, asked, version, current, started_ms)
             own = CommitData(version=version, data=prepared.data, timestamp_ms=prepared.timestamp_ms)
             following = self._reader.advance(current, [*passed, own])
-            winner = self._put(version, prepared)
-            if winner is None:
+            lost = self._put(version, prepared)
+            if lost is None:
                 digest = None if self._store.near else hashlib.md5(prepared.data, usedforsecurity=False).hexdigest()
                 return CommitResult(version=version, snapshot=following, content_md5=digest)
             self._wait_after_loss(losses, self._environment.now_ms() - started_ms)
@@ -175,7 +206,15 @@ class CommitLoop:
                 prepared, current = self._join(prepared)
                 trial = self._trial(prepared)
             else:
-                current, passed = self._follow(prepared, trial, current, passed, self._since(prepared.attempt, version, winner))
+                try:
+                    current, passed = self._follow(prepared, trial, current, passed, self._since(prepared, version, lost.data))
+                except (StorageError, OSError) as error:
+                    if lost.is_certain:
+                        raise
+                    # What was read may have been a part of the attempt's own file.
+                    raise self._unknown(version, prepared, error) from error
+                except _Ours as ours:
+                    return CommitResult(version=ours.version, snapshot=self._reader.load(ours.version).snapshot)
         raise ConcurrentWriteException(
             f"Delta table {self._reader.root}: {_MAX_LOSSES} commits of other writers landed first. Run the operation again."
         )
@@ -226,20 +265,29 @@ class CommitLoop:
         """The commits from ``first`` to ``last``, which are known to have been there."""
         return self._landed(attempt, self._read(range(first, last + 1), self._reader.listing(first)))
 
-    def _since(self, attempt: CommitAttempt, first: int, data: bytes) -> Iterator[_Winner]:
+    def _since(self, prepared: PreparedCommit, first: int, data: bytes) -> Iterator[_Winner]:
         """The commits from ``first`` to the newest.
 
         Args:
             data: what was read of ``first`` a moment ago; it is not read again where it is listed with as many bytes.
         """
         if self._store.near:
-            return self._landed(attempt, self._reader.read_on(first))
+            return self._others(prepared, self._reader.read_on(first))
         files = self._reader.listing(first)
         newest = self._newest(files, first)
         if any(file.name == commit_name(first) and file.size == len(data) for file in files):
             known = CommitData(version=first, data=data, timestamp_ms=self._environment.now_ms())
-            return self._landed(attempt, chain([known], self._read(range(first + 1, newest + 1), files)))
-        return self._landed(attempt, self._read(range(first, newest + 1), files))
+            return self._others(prepared, chain([known], self._read(range(first + 1, newest + 1), files)))
+        return self._others(prepared, self._read(range(first, newest + 1), files))
+
+    def _others(self, prepared: PreparedCommit, commits: Iterable[CommitData]) -> Iterator[_Winner]:
+        """Raises:
+        _Ours: one of them is the attempt itself, which something else than the store had hidden when its version was read.
+        """
+        for commit, landed in self._landed(prepared.attempt, commits):
+            if landed.txn_id == prepared.txn_id:
+                raise _Ours(commit.version)
+            yield commit, landed
 
     def _read(self, versions: Sequence[int], files: Sequence[LogListing]) -> Iterator[CommitData]:
         return self._reader.read_commits(versions, dict.fromkeys(versions, self._environment.now_ms()), files)
@@ -303,11 +351,12 @@ class CommitLoop:
 
     # one version ------------------------------------------------------------------------------------------------------
 
-    def _put(self, version: int, prepared: PreparedCommit) -> bytes | None:
+    def _put(self, version: int, prepared: PreparedCommit) -> _Loss | None:
         """What another has at ``version``, None when the attempt is there; an interrupt travels on only when it certainly is not."""
         doubts: list[Exception] = []
         try:
-            return self._settle(version, prepared, doubts)
+            other = self._settle(version, prepared, doubts)
+            return None if other is None else _Loss(data=other, doubted=bool(doubts))
         except (CommitOutcomeUnknown, StorageError, OSError):
             raise
         except BaseException as interrupt:
@@ -340,9 +389,12 @@ class CommitLoop:
             if isinstance(outcome, Unknown):
                 doubts.append(outcome.cause)
                 _LOGGER.warning("%s: the outcome of version %d is unknown: %s", self._reader.root, version, outcome.cause)
-                self._wait(_SETTLE_DELAY_S, attempt, _LONGEST_DELAY_S)
+                self._wait(_SETTLE_DELAY_S, attempt, _LONGEST_DELAY_S, least_s=outcome.retry_after_s or 0.0)
+            if refusal is not None and not doubts and isinstance(refusal, StoreConfigurationError | PermissionError):
+                # Nothing was sent that could still arrive, and who must not write may not read either.
+                raise refusal
             try:
-                other = self._other(version, prepared)
+                other = self._other(version, prepared, doubted=bool(doubts))
                 if other is not None and refusal is not None and not doubts:
                     raise refusal
                 return other
@@ -365,7 +417,7 @@ class CommitLoop:
             final: a file that is not there now will not come.
         """
         try:
-            lost = self._other(version, prepared) is not None
+            lost = self._other(version, prepared, doubted=True) is not None
         except FileNotFoundError:
             lost = final
         except (Exception, KeyboardInterrupt, SystemExit) as error:
@@ -373,12 +425,16 @@ class CommitLoop:
         if not lost:
             raise self._unknown(version, prepared, interrupt) from interrupt
 
-    def _other(self, version: int, prepared: PreparedCommit) -> bytes | None:
+    def _other(self, version: int, prepared: PreparedCommit, *, doubted: bool) -> bytes | None:
         """What the version holds, None when that is the attempt itself.
+
+        Args:
+            doubted: the attempt may be there.
 
         Raises:
             FileNotFoundError: it holds nothing.
-            StorageError: what was read is a part of the attempt's bytes, so the read was cut off.
+            StorageError: what was read is a part of the attempt's bytes, so the read was cut off; or it is no commit, so that something
+                else than the store has answered.
         """
         data = self._store.read(self._reader.commit_path(version))
         if data == prepared.data:
@@ -386,8 +442,11 @@ class CommitLoop:
         info = commit_info_of(data)
         if info is not None and info.txn_id is not None:
             return None if info.txn_id == prepared.txn_id else data
+        path = self._reader.commit_path(version)
         if prepared.data.startswith(data):
-            raise StorageError(f"{self._reader.commit_path(version)} gave {len(data)} bytes, which may be the beginning of this commit")
+            raise StorageError(f"{path} gave {len(data)} bytes, which may be the beginning of this commit")
+        if info is None and doubted and not is_commit(data):
+            raise StorageError(f"{path} gave {len(data)} bytes that are no commit")
         return data
 
     def _unknown(self, version: int, prepared: PreparedCommit, cause: BaseException | None) -> CommitOutcomeUnknown:
@@ -427,9 +486,10 @@ class CommitLoop:
         turns_s = took_ms / 1000 * min(_MOST_TURNS, 2 ** min(losses, 20))
         self._wait(max(_LOSS_DELAY_S, turns_s), 0, _LONGEST_LOSS_DELAY_S)
 
-    def _wait(self, first_s: float, attempt: int, longest_s: float) -> None:
+    def _wait(self, first_s: float, attempt: int, longest_s: float, *, least_s: float = 0.0) -> None:
         # Full jitter: writers that met once do not meet in step again.
-        self._environment.sleep(min(longest_s, first_s * 2 ** min(attempt, 20)) * self._environment.random())
+        chosen_s = min(longest_s, first_s * 2 ** min(attempt, 20)) * self._environment.random()
+        self._environment.sleep(max(chosen_s, min(least_s, longest_s)))
 
 
 def made_anew(root: str, attempt: CommitAttempt) -> ConcurrentWriteException:

@@ -18,14 +18,16 @@ Whoever dies after 4, or does not get through with 5 or 6, leaves a commit that 
 the log looks at the newest entry, who wants to put N looks at E(N-1), and at E(N) when step 4 finds it taken, and who misses N.json in a
 read looks at E(N).
 
-Step 5 never replaces anything. delta-spark's own is a look followed by a put, which may replace the file by the same bytes, those of T: no
-reader can tell. But a writer that goes by S3 alone may have taken N between 1 and 5. Its commit stays, and ours is taken as lost.
+Step 5 replaces nothing on a server that honours conditions, which is tried out before a process' first commit. delta-spark's own, and ours
+on any other server, is a look followed by a put, which may replace the file by the same bytes, those of T: no reader can tell. But a writer
+that goes by S3 alone may have taken N between 1 and 5. Its commit stays where there are conditions, and ours is taken as lost.
 
 Where the answer to step 4 does not come, the entry is read: its T is ours or another's. Where that fails too, the outcome is unknown.
 
-Complete entries whose file is gone are what a table leaves that was at the same place and was deleted within the last day. They are removed
-when they are in the way. Objects T stay, as those of delta-spark do; a lifecycle rule for the prefix ``_delta_log/.tmp/`` that waits a
-week clears them away.
+Complete entries whose file and T are gone are what a table leaves that was at the same place and was deleted within the last day. They are
+removed when they are in the way. Where T is there, no table was deleted: the file is made again of it. So what `delete` takes away goes
+with its T. Other objects T stay, as those of delta-spark do; a lifecycle rule for the prefix ``_delta_log/.tmp/`` that waits a week clears
+them away.
 
 Names that are no commits go to S3 alone, and so does ``put``.
 """
@@ -33,7 +35,6 @@ Names that are no commits go to S3 alone, and so does ``put``.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
@@ -56,6 +57,8 @@ _LOGGER = logging.getLogger(__name__)
 # How often what a commit still wants is tried; a later reader or writer tries again.
 _COMPLETIONS = 3
 _COMPLETION_DELAY_S = 0.1
+# How long it is taken for true that nobody writes a table by another scheme.
+_SCHEME_AGREES_MS = 60_000
 # How often the remains of a table that was deleted are met in the way of one commit.
 _REMAINS = 3
 
@@ -69,7 +72,7 @@ class DynamoDBLogStore(LogStore):
         options: of this store, and of the ``s3`` store for the objects.
         environment: time, sleep, chance and identity; by default the machine's own.
         objects: where the files are; by default S3 as the options say.
-        client: makes a client of boto3 for DynamoDB, given whether it repeats requests by itself; by default as the options say.
+        client: makes a client of boto3 for DynamoDB that repeats nothing by itself; by default as the options say.
 
     Raises:
         StoreConfigurationError: an unknown option, a value that makes no sense, or two options that disagree.
@@ -81,15 +84,15 @@ class DynamoDBLogStore(LogStore):
         *,
         environment: Environment | None = None,
         objects: LogStore | None = None,
-        client: Callable[[bool], Any] | None = None,
+        client: Callable[[], Any] | None = None,
     ) -> None:
         self._options = dict(options or {})
         self._settings = DynamoDBSettings.of(self._options, S3Settings.of(self._options))
         self._environment = environment or Environment.system()
         self._objects = objects or CommitObjects({**self._options, "allow_dynamodb_writers": True}, environment=self._environment)
         self._entries = EntryTable(self._settings, self._environment, client)
-        self._scheme_agrees: set[str] = set()
-        self._lock = threading.Lock()
+        # When it was last seen that nobody writes a log by another scheme.
+        self._scheme_agreed_ms: dict[str, int] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (without_secrets(self._options),)
@@ -132,7 +135,7 @@ class DynamoDBLogStore(LogStore):
             if not holder.complete:
                 self._complete(log, holder)
                 return AlreadyExists()
-            if self._is_there(path):
+            if self._is_there(path) or self._restore(log, holder):
                 return AlreadyExists()
             self._remove_remains(log, holder)
         raise StorageError(f"{path}: {self._entries.place} holds an entry of it again and again, and the file is not there. Try again.")
@@ -155,13 +158,16 @@ class DynamoDBLogStore(LogStore):
 
     def delete(self, paths: Iterable[str]) -> None:
         wanted = list(paths)
-        commits = [commit for path in wanted if (commit := commit_at(path)) is not None]
-        for log in {commit[0]: None for commit in commits}:
-            newest = self._entries.newest(log.key(self._settings.scheme))
-            if newest is not None and not newest.complete and (log, newest.file_name) in commits:
-                # Deleted without it, the file would be made again.
-                self._complete(log, newest)
-        self._objects.delete(wanted)
+        commits = {commit for path in wanted if (commit := commit_at(path)) is not None}
+        sources: list[str] = []
+        for log in {log for log, _ in commits}:
+            for entry in self._entries.entries(log.key(self._settings.scheme)):
+                if (log, entry.file_name) in commits:
+                    # With an entry that is not complete, or with T, the file would be made again.
+                    if not entry.complete:
+                        self._complete(log, entry)
+                    sources.append(log.temp_file(entry))
+        self._objects.delete([*sources, *wanted])
 
     def __repr__(self) -> str:
         return f"DynamoDBLogStore({self._settings!r})"
@@ -172,7 +178,7 @@ class DynamoDBLogStore(LogStore):
         """Steps 1 and 2: whether the commit is there; what is before it is whole afterwards.
 
         Raises:
-            StorageError: the commit before it was completed, and its file is gone.
+            StorageError: the commit before it was completed, and its file is gone for good.
         """
         version = commit_version(name)
         before = f"{max(version - 1, 0):020d}.json"
@@ -189,7 +195,7 @@ class DynamoDBLogStore(LogStore):
         entry = self._entry(log, before)
         if entry is not None and not entry.complete:
             self._complete(log, entry)
-        elif entry is not None and before not in found and not self._is_there(log.file(before)):
+        elif entry is not None and before not in found and not self._is_there(log.file(before)) and not self._restore_last(log, entry):
             raise StorageError(
                 f"{log.file(name)} cannot be committed: the commit before it was made, and its file is gone. "
                 "The table was deleted, or its log is damaged. Read the table again."
@@ -265,19 +271,53 @@ class DynamoDBLogStore(LogStore):
                 yield info
             previous = info.name
 
+    # commits whose files are gone -----------------------------------------------------------------------------------
+
+    def _restore(self, log: LogFolder, entry: CommitEntry) -> bool:
+        """Make the file of a complete commit again; False where that of which it is made is gone, too."""
+        try:
+            data = self._objects.read(log.temp_file(entry))
+        except FileNotFoundError:
+            return False
+        self._copy(log.file(entry.file_name), data)
+        _LOGGER.warning("%s was gone, although it had been committed. It was made again.", log.file(entry.file_name))
+        return True
+
+    def _restore_last(self, log: LogFolder, entry: CommitEntry) -> bool:
+        """`_restore` where it leaves no gap: else whoever begins to read at the gap restores one after the other."""
+        version = commit_version(entry.file_name)
+        return (version == 0 or self._is_there(log.file(f"{version - 1:020d}.json"))) and self._restore(log, entry)
+
     # what a table left behind that was deleted ------------------------------------------------------------------------
 
     def _sweep_remains(self, log: LogFolder) -> None:
-        """Before the first version of a table: entries of one that was here before must not be taken for this one's."""
+        """Before the first version of a table: entries of one that was here before must not be taken for this one's.
+
+        Raises:
+            StorageError: objects show that it was not deleted, and its first commit cannot be made again.
+        """
         table_path = log.key(self._settings.scheme)
         if self._entries.newest(table_path) is None:
             return
+        remains: list[CommitEntry] = []
+        kept: CommitEntry | None = None
         for entry in self._entries.entries(table_path):
             # Looked for after the entry was read: of a table that another writer is making, a complete entry's file is there.
             if self._is_there(log.file(entry.file_name)):
                 continue
-            if entry.complete or not self._is_there(log.temp_file(entry)):
-                self._remove_remains(log, entry)
+            if not self._is_there(log.temp_file(entry)):
+                remains.append(entry)
+            else:
+                kept = kept or entry
+        if kept is not None and commit_version(kept.file_name) > 0:
+            if self._is_there(log.file(f"{0:020d}.json")):
+                return
+            raise StorageError(
+                f"{log.path}: there is no first commit, but {log.temp_file(kept)} shows that a table is here that was not deleted: "
+                f"{kept.file_name} was committed. Restore the files of its log, or delete {log.path} with all that is below it."
+            )
+        for entry in remains:
+            self._remove_remains(log, entry)
 
     def _remove_remains(self, log: LogFolder, entry: CommitEntry) -> None:
         _LOGGER.warning(
@@ -300,12 +340,15 @@ class DynamoDBLogStore(LogStore):
     # ------------------------------------------------------------------------------------------------------------------
 
     def _check_scheme(self, log: LogFolder) -> None:
-        """Refuse a table whose other writers call it by another scheme, so that they would exclude nobody here.
+        """Refuse a table whose other writers call it by another scheme, so that they would exclude nobody here. Asked once a minute.
 
         Raises:
             StoreConfigurationError: they do.
         """
-        if log.path in self._scheme_agrees:
+        now_ms = self._environment.now_ms()
+        agreed_ms = self._scheme_agreed_ms.get(log.path)
+        # A clock that was set back says nothing.
+        if agreed_ms is not None and 0 <= now_ms - agreed_ms <= _SCHEME_AGREES_MS:
             return
         ours = self._settings.scheme
         for other in SCHEMES:
@@ -315,8 +358,7 @@ class DynamoDBLogStore(LogStore):
                     f"newest, and this store makes them as {log.key(ours)}: the writers would not exclude each other. Set "
                     f"ddb.scheme to {other!r}, or, if nobody writes the table as {other}:// any more, delete those entries."
                 )
-        with self._lock:
-            self._scheme_agrees.add(log.path)
+        self._scheme_agreed_ms[log.path] = now_ms
 
     def _entry(self, log: LogFolder, name: str) -> CommitEntry | None:
         return self._entries.get(log.key(self._settings.scheme), name)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import botocore.exceptions as boto
 
 from lakelog.core.errors import StorageError, StoreConfigurationError
 from lakelog.storage.s3_redaction import redacted
 
-__all__ = ["CONDITION_FAILED", "TABLE_ABSENT", "TABLE_IN_USE", "Failure", "code_of", "failure"]
+__all__ = ["CONDITION_FAILED", "TABLE_ABSENT", "TABLE_IN_USE", "Failure", "failure"]
 
 CONDITION_FAILED = "ConditionalCheckFailedException"
 TABLE_ABSENT = "ResourceNotFoundException"
 TABLE_IN_USE = "ResourceInUseException"
 
 _LONGEST_MESSAGE = 300
+_MANY = 5
+_NO_DYNAMODB = "If no DynamoDB is there, correct ddb.endpoint_url and ddb.region"
 _BUSY = frozenset(
     {
         "LimitExceededException",
@@ -68,25 +72,25 @@ class Failure:
         error: what to raise. It holds no secret, and no error that may hold one.
         unsure: the request may have had its effect, or may still have it.
         passing: the same request may succeed a moment later.
+        attempts: how often a request that may be repeated is sent that ends like this: what waits for an answer that does not come is
+            given up within ten seconds.
+        code: of the answer; empty where there was none.
+        item: the one that was there where the condition failed, if the answer shows it.
     """
 
     error: Exception
     unsure: bool = False
     passing: bool = False
-
-
-def code_of(error: Exception) -> str:
-    """The code of an answer; empty where there was none."""
-    if not isinstance(error, boto.ClientError):
-        return ""
-    return str(error.response.get("Error", {}).get("Code", ""))
+    attempts: int = 1
+    code: str = ""
+    item: Mapping[str, Any] | None = None
 
 
 def failure(error: Exception, place: str) -> Failure:
     """What an error of botocore means.
 
     Args:
-        error: of any call but those whose condition failed or whose table is absent, which are answers.
+        error: of any call.
         place: the table, as a message calls it.
 
     Raises:
@@ -103,11 +107,14 @@ def failure(error: Exception, place: str) -> Failure:
         return Failure(
             StorageError(f"{place} cannot be reached: {said}. Check ddb.region, ddb.endpoint_url, the network and the server."),
             passing=True,
+            attempts=3,
         )
     if isinstance(error, boto.ReadTimeoutError):
-        return Failure(TimeoutError(f"{place} did not answer in time: {said}"), unsure=True, passing=True)
+        return Failure(TimeoutError(f"{place} did not answer in time: {said}. {_NO_DYNAMODB}"), unsure=True, passing=True, attempts=2)
     if isinstance(error, (boto.HTTPClientError, boto.IncompleteReadError, boto.ConnectionError)):
-        return Failure(ConnectionError(f"The connection to {place} broke: {said}"), unsure=True, passing=True)
+        return Failure(
+            ConnectionError(f"The connection to {place} broke: {said}. {_NO_DYNAMODB}"), unsure=True, passing=True, attempts=_MANY
+        )
     if type(error).__name__ == "ResponseParserError":
         return Failure(
             ConnectionError(f"What answers for {place} does not speak as DynamoDB does: {said}. Check ddb.endpoint_url."), unsure=True
@@ -118,12 +125,16 @@ def failure(error: Exception, place: str) -> Failure:
 
 
 def _answered(error: boto.ClientError, said: str, place: str) -> Failure:
-    code = code_of(error)
-    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    found = _of_code(code, int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)), said, place)
+    return replace(found, code=code, item=error.response.get("Item"))
+
+
+def _of_code(code: str, status: int, said: str, place: str) -> Failure:
     if code in _BUSY:
-        return Failure(OSError(errno.EAGAIN, f"{place} is busy: {said}"), passing=True)
+        return Failure(OSError(errno.EAGAIN, f"{place} is busy: {said}"), passing=True, attempts=_MANY)
     if status >= 500:
-        return Failure(OSError(errno.EIO, f"{place} failed: {said}"), unsure=True, passing=True)
+        return Failure(OSError(errno.EIO, f"{place} failed: {said}. {_NO_DYNAMODB}"), unsure=True, passing=True, attempts=_MANY)
     if code in _IDENTITY:
         return Failure(
             StoreConfigurationError(

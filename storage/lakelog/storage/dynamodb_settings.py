@@ -16,12 +16,14 @@ Writers exclude each other when all of them name one table of one region: hence 
 region S3 is asked in. ``ddb.scheme`` is the scheme by which the other writers call the tables; it is a part of the key.
 ``credentials.provider`` may name the SDK's own classes, and then the machine's credentials serve for DynamoDB whatever S3 is given.
 ``read.retries`` has nothing to do here: a commit is read by one request, which sees one object or another, never a part of both. Reads are
-consistent always.
+consistent always. An endpoint may also be said by ``AWS_ENDPOINT_URL_DYNAMODB``. ``AWS_ENDPOINT_URL``, and the endpoints of the shared
+files, do not count: they are as a rule those of a server that speaks like S3 and of nothing else.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -60,9 +62,10 @@ _NAMES: Mapping[str, str] = {
 }
 _NUMBERS = frozenset({"ttl_s", "read_capacity", "write_capacity", "read_retries"})
 _SECRET = frozenset({"key", "secret", "token", "endpoint_url"})
+_ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_DYNAMODB"
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 # An answer is a few hundred bytes; one that takes longer is not coming.
-_LONGEST_READ_S = 5.0
+_LONGEST_READ_S = 4.0
 # The SDK's own, of both its generations: botocore looks in the same places.
 _CHAIN = re.compile(
     r"(?:com\.amazonaws\.auth|software\.amazon\.awssdk\.auth\.credentials)\.(?:profile\.)?"
@@ -96,17 +99,21 @@ class DynamoDBSettings:
     connection: S3Settings = field(default_factory=S3Settings)
 
     @classmethod
-    def of(cls, options: Mapping[str, object], s3: S3Settings) -> DynamoDBSettings:
-        """What the options say of DynamoDB; options of S3 are passed over.
+    def of(cls, options: Mapping[str, object], s3: S3Settings, *, environ: Mapping[str, str] = os.environ) -> DynamoDBSettings:
+        """What the options, and one environment variable, say of DynamoDB; options of S3 are passed over.
 
         Args:
             options: of the store, by the names of the module's table.
             s3: of the same options; who asks S3 asks DynamoDB, unless the options say otherwise.
+            environ: environment variables.
 
         Raises:
             StoreConfigurationError: an unknown name, a value that makes no sense, or two names that disagree.
         """
         said = _said(options)
+        ignored = environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").strip().lower() == "true"
+        if "endpoint_url" not in said and not ignored and (endpoint := environ.get(_ENDPOINT_VARIABLE)):
+            said["endpoint_url"] = _parsed(_ENDPOINT_VARIABLE, "endpoint_url", endpoint)
         ttl_s = said.pop("ttl_s", 86_400)
         provider, read_capacity, write_capacity = (said.pop(name, None) for name in ("provider", "read_capacity", "write_capacity"))
         said.pop("read_retries", None)
@@ -177,8 +184,9 @@ def _parsed(name: str, attribute: str, value: object) -> object:
     elif attribute == "endpoint_url" and not _is_endpoint(text):
         problem = "a URL of a scheme, a host and a port, such as http://127.0.0.1:8000, without user, password and query"
     if problem is not None:
+        what = name if name == _ENDPOINT_VARIABLE else f"The option {name} of the DynamoDB store"
         shown = "" if attribute in _SECRET else f", not {text!r}"
-        raise StoreConfigurationError(f"The option {name} of the DynamoDB store is {problem}{shown}.")
+        raise StoreConfigurationError(f"{what} is {problem}{shown}.")
     return text
 
 
@@ -195,7 +203,14 @@ def _connection(s3: S3Settings, said: Mapping[str, object], *, region: str, by_c
     key, secret, token, profile = (said.get(name) for name in ("key", "secret", "token", "profile"))
     # What S3's own server wants of TLS is nothing to AWS.
     verify = s3.verify if said.get("endpoint_url") or s3.endpoint_url is None else True
-    known = replace(s3, region=region, use_ssl=True, verify=verify, read_timeout_s=min(s3.read_timeout_s, _LONGEST_READ_S))
+    known = replace(
+        s3,
+        region=region,
+        use_ssl=True,
+        verify=verify,
+        read_timeout_s=min(s3.read_timeout_s, _LONGEST_READ_S),
+        client_config={**s3.client_config, "ignore_configured_endpoint_urls": True},
+    )
     if not (key or secret or token or profile):
         if by_chain:
             return replace(known, credentials=S3Credentials(), profile=None, role_arn=None, anonymous=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lakelog.core.errors import StorageError, StoreConfigurationError
-from lakelog.storage.dynamodb_errors import CONDITION_FAILED, TABLE_ABSENT, TABLE_IN_USE, Failure, code_of, failure
+from lakelog.storage.dynamodb_errors import CONDITION_FAILED, TABLE_ABSENT, TABLE_IN_USE, Failure, failure
 from lakelog.storage.dynamodb_items import COMPLETE, EXPIRE_TIME, FILE_NAME, TABLE_PATH, TEMP_PATH, CommitEntry
 from lakelog.storage.dynamodb_settings import DynamoDBSettings
 from lakelog.storage.environment import Environment
@@ -27,6 +27,8 @@ _LONGEST_DELAY_S = 2.0
 # A new table is there within a few seconds; delta-spark waits twenty.
 _TABLE_WAITS = 30
 _TABLE_DELAY_S = 1.0
+# What DynamoDB says when another writer let the entries of a new table expire a moment ago.
+_EXPIRE_ALREADY = ("already enabled", "modified multiple times")
 # Just after the digits with which the names of commits begin.
 _AFTER_DIGITS = ":"
 
@@ -65,10 +67,10 @@ class EntryTable:
     Args:
         settings: which table, and how it is reached.
         environment: sleep, and randomness for the waits.
-        client: makes a client of boto3 for DynamoDB, given whether it repeats requests by itself; by default the settings'.
+        client: makes a client of boto3 for DynamoDB that repeats nothing by itself; by default the settings'.
     """
 
-    def __init__(self, settings: DynamoDBSettings, environment: Environment, client: Callable[[bool], Any] | None = None) -> None:
+    def __init__(self, settings: DynamoDBSettings, environment: Environment, client: Callable[[], Any] | None = None) -> None:
         self._settings = settings
         self._environment = environment
         self._make_client = client
@@ -111,64 +113,54 @@ class EntryTable:
         for attempt in range(_CLAIMS):
             if attempt:
                 self._wait(attempt)
-            try:
-                self._send(
-                    "put_item",
-                    retries=False,
-                    Item=entry.to_item(),
-                    ConditionExpression=f"attribute_not_exists({FILE_NAME})",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
+            answer = self._once(
+                "put_item",
+                Item=entry.to_item(),
+                ConditionExpression=f"attribute_not_exists({FILE_NAME})",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+            if not isinstance(answer, Failure):
                 return Holder(entry)
-            except Exception as error:
-                if code_of(error) == TABLE_ABSENT:
-                    self.make()
-                    continue
-                if code_of(error) == CONDITION_FAILED:
-                    item = getattr(error, "response", {}).get("Item")
-                    holder = CommitEntry.from_item(item) if item else self._glance(entry)
-                    if holder is not None:
-                        return Holder(holder)
-                    # It was there and is gone: what expires may go at any time.
-                    continue
-                found = failure(error, self.place)
-                if found.unsure:
-                    doubt = found.error
-                    _LOGGER.warning("%s: whether %s was entered is unknown: %s", entry.table_path, entry.file_name, doubt)
-                elif not found.passing or attempt == _CLAIMS - 1:
-                    if doubt is None:
-                        raise found.error from None
-                    break
+            if answer.code == TABLE_ABSENT:
+                self.make()
+                continue
+            if answer.code == CONDITION_FAILED:
+                holder = CommitEntry.from_item(answer.item) if answer.item else self._glance(entry)
+                if holder is not None:
+                    return Holder(holder)
+                # It was there and is gone: what expires may go at any time.
+                continue
+            if answer.unsure:
+                doubt = answer.error
+                _LOGGER.warning("%s: whether %s was entered is unknown: %s", entry.table_path, entry.file_name, doubt)
+            elif not answer.passing or attempt == _CLAIMS - 1:
+                if doubt is None:
+                    raise answer.error
+                break
             if doubt is not None and (holder := self._glance(entry)) is not None:
                 return Holder(holder)
         return Unsettled(doubt or OSError(f"{self.place} neither took the entry of {entry.file_name} nor said who has it"))
 
     def complete(self, entry: CommitEntry, expire_time_s: int) -> None:
         """Say that an entry's file is there. Nothing happens where the entry has gone or its name is another's meanwhile."""
-        try:
-            self._send(
-                "put_item",
-                Item=entry.completed(expire_time_s).to_item(),
-                ConditionExpression=f"{TEMP_PATH} = :temp",
-                ExpressionAttributeValues={":temp": {"S": entry.temp_path}},
-            )
-        except Exception as error:
-            if code_of(error) not in (CONDITION_FAILED, TABLE_ABSENT):
-                raise failure(error, self.place).error from None
+        self._ask(
+            "put_item",
+            (CONDITION_FAILED, TABLE_ABSENT),
+            Item=entry.completed(expire_time_s).to_item(),
+            ConditionExpression=f"{TEMP_PATH} = :temp",
+            ExpressionAttributeValues={":temp": {"S": entry.temp_path}},
+        )
 
     def remove(self, entry: CommitEntry) -> None:
         """Remove an entry if it is still as it was read."""
-        try:
-            self._send(
-                "delete_item",
-                Key={TABLE_PATH: {"S": entry.table_path}, FILE_NAME: {"S": entry.file_name}},
-                ConditionExpression=f"{TEMP_PATH} = :temp AND #complete = :complete",
-                ExpressionAttributeNames={"#complete": COMPLETE},
-                ExpressionAttributeValues={":temp": {"S": entry.temp_path}, ":complete": {"S": "true" if entry.complete else "false"}},
-            )
-        except Exception as error:
-            if code_of(error) not in (CONDITION_FAILED, TABLE_ABSENT):
-                raise failure(error, self.place).error from None
+        self._ask(
+            "delete_item",
+            (CONDITION_FAILED, TABLE_ABSENT),
+            Key={TABLE_PATH: {"S": entry.table_path}, FILE_NAME: {"S": entry.file_name}},
+            ConditionExpression=f"{TEMP_PATH} = :temp AND #complete = :complete",
+            ExpressionAttributeNames={"#complete": COMPLETE},
+            ExpressionAttributeValues={":temp": {"S": entry.temp_path}, ":complete": {"S": "true" if entry.complete else "false"}},
+        )
 
     def make(self) -> None:
         """Make the table unless it is there, and wait until it serves.
@@ -207,11 +199,9 @@ class EntryTable:
         )
 
     def _read(self, verb: str, **arguments: Any) -> dict[str, Any]:
-        try:
-            return self._send(verb, **arguments)
-        except Exception as error:
-            if code_of(error) != TABLE_ABSENT:
-                raise failure(error, self.place).error from None
+        answer = self._ask(verb, (TABLE_ABSENT,), **arguments)
+        if not isinstance(answer, Failure):
+            return answer
         if not self._settings.create_table:
             raise StoreConfigurationError(self._absent())
         # Readers make no tables: that there are no entries is all they ask.
@@ -228,12 +218,31 @@ class EntryTable:
             _LOGGER.info("%s: %s cannot be looked up: %s", entry.table_path, entry.file_name, error)
             return None
 
-    def _send(self, verb: str, *, retries: bool = True, **arguments: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = getattr(self._client(retries), verb)(TableName=self._settings.table_name, **arguments)
-        return answer
+    def _ask(self, verb: str, refusals: tuple[str, ...], **arguments: Any) -> dict[str, Any] | Failure:
+        """Send a request that does no harm when it is done twice, a few times where that may help.
 
-    def _client(self, retries: bool) -> Any:
-        return _shared_client(self._settings, retries) if self._make_client is None else self._make_client(retries)
+        Returns:
+            The answer, or a failure with one of the codes in ``refusals``.
+        """
+        attempt = 0
+        while True:
+            answer = self._once(verb, **arguments)
+            if not isinstance(answer, Failure) or answer.code in refusals:
+                return answer
+            attempt += 1
+            if not answer.passing or attempt >= answer.attempts:
+                # Not within a handler: what the SDK raised holds the request that was signed.
+                raise answer.error
+            self._wait(attempt)
+
+    def _once(self, verb: str, **arguments: Any) -> dict[str, Any] | Failure:
+        """Send one request, once."""
+        try:
+            client = _shared_client(self._settings) if self._make_client is None else self._make_client()
+            answer: dict[str, Any] = getattr(client, verb)(TableName=self._settings.table_name, **arguments)
+            return answer
+        except Exception as error:
+            return failure(error, self.place)
 
     def _wait(self, attempt: int) -> None:
         self._environment.sleep(min(_LONGEST_DELAY_S, _CLAIM_DELAY_S * 2**attempt) * self._environment.random())
@@ -241,12 +250,8 @@ class EntryTable:
     # the table itself -------------------------------------------------------------------------------------------------
 
     def _status(self) -> str | None:
-        try:
-            return str(self._send("describe_table")["Table"]["TableStatus"])
-        except Exception as error:
-            if code_of(error) == TABLE_ABSENT:
-                return None
-            raise failure(error, self.place).error from None
+        answer = self._ask("describe_table", (TABLE_ABSENT,))
+        return None if isinstance(answer, Failure) else str(answer["Table"]["TableStatus"])
 
     def _create(self) -> None:
         billing: dict[str, Any] = {"BillingMode": "PAY_PER_REQUEST"}
@@ -254,26 +259,22 @@ class EntryTable:
             units = dict(zip(("ReadCapacityUnits", "WriteCapacityUnits"), self._settings.capacity, strict=True))
             billing = {"BillingMode": "PROVISIONED", "ProvisionedThroughput": units}
         _LOGGER.info("%s is not there: it is made, %s", self.place, billing["BillingMode"])
-        try:
-            self._send(
-                "create_table",
-                AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in (TABLE_PATH, FILE_NAME)],
-                KeySchema=[{"AttributeName": TABLE_PATH, "KeyType": "HASH"}, {"AttributeName": FILE_NAME, "KeyType": "RANGE"}],
-                **billing,
-            )
-        except Exception as error:
-            # Another writer is making it this moment.
-            if code_of(error) != TABLE_IN_USE:
-                found: Failure = failure(error, self.place)
-                if not found.unsure:
-                    raise found.error from None
+        answer = self._once(
+            "create_table",
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in (TABLE_PATH, FILE_NAME)],
+            KeySchema=[{"AttributeName": TABLE_PATH, "KeyType": "HASH"}, {"AttributeName": FILE_NAME, "KeyType": "RANGE"}],
+            **billing,
+        )
+        # Another writer is making it this moment, or it will be seen whether it was made.
+        if isinstance(answer, Failure) and answer.code != TABLE_IN_USE and not answer.unsure:
+            raise answer.error
 
     def _let_entries_expire(self) -> None:
-        try:
-            self._send("update_time_to_live", TimeToLiveSpecification={"Enabled": True, "AttributeName": EXPIRE_TIME})
-        except Exception as error:
+        answer = self._once("update_time_to_live", TimeToLiveSpecification={"Enabled": True, "AttributeName": EXPIRE_TIME})
+        # Of writers that make the table at once, each says so.
+        if isinstance(answer, Failure) and not any(said in str(answer.error) for said in _EXPIRE_ALREADY):
             # Entries that stay cost storage and nothing else.
-            _LOGGER.warning("%s was made, but its entries will not expire: %s", self.place, failure(error, self.place).error)
+            _LOGGER.warning("%s was made, but its entries will not expire: %s", self.place, answer.error)
 
     def _absent(self) -> str:
         return (
@@ -283,24 +284,24 @@ class EntryTable:
 
 
 # Clients are costly to make and safe to share, sessions are neither; a forked process makes its own, as for S3.
-_clients: dict[tuple[DynamoDBSettings, bool], Any] = {}
+_clients: dict[DynamoDBSettings, Any] = {}
 _lock = threading.Lock()
 
 
-def _shared_client(settings: DynamoDBSettings, retries: bool) -> Any:
+def _shared_client(settings: DynamoDBSettings) -> Any:
     with _lock:
-        client = _clients.get((settings, retries))
+        client = _clients.get(settings)
         if client is None:
-            client = _clients[settings, retries] = _new_client(settings, retries)
+            client = _clients[settings] = _new_client(settings)
         return client
 
 
-def _new_client(settings: DynamoDBSettings, retries: bool) -> Any:
+def _new_client(settings: DynamoDBSettings) -> Any:
     hide_environment()
     hide(settings.connection.secrets())
     session = settings.connection.session()
     client = settings.connection.client(
-        "dynamodb", retries=retries, endpoint_url=settings.endpoint_url, region=settings.region, session=session
+        "dynamodb", retries=False, endpoint_url=settings.endpoint_url, region=settings.region, session=session
     )
     credentials = session.get_credentials()
 

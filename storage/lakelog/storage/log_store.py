@@ -67,9 +67,11 @@ class Unknown:
 
     Args:
         cause: what went wrong, for the message in case it is never settled.
+        retry_after_s: how long the store wants to be left alone, where it says so.
     """
 
     cause: Exception
+    retry_after_s: float | None = None
 
 
 PutOutcome: TypeAlias = Created | AlreadyExists | Unknown

@@ -157,6 +157,14 @@ def _requested(path: str, settings: Mapping[str, str]) -> _Request:
                 f"or by lakelog.storage.configure({{{scheme!r}: {{'{_CLASS}': ...}}}})."
             )
         request.add(f"the scheme {scheme!r}", _CLASS, short)
+    if request.location == "s3" and any(_DYNAMODB_KEY.fullmatch(key) for key in settings) and "dynamodb" not in _warned:
+        _warned.add("dynamodb")
+        _LOGGER.warning(
+            "There are settings of delta-spark's DynamoDB store, but the store of %s is s3. Set spark.lakelog.s3a.%s=dynamodb where other "
+            "writers of its tables go through DynamoDB.",
+            redacted(path),
+            _CLASS,
+        )
     if request.location in ("s3", "dynamodb"):
         for key, value in _foreign_options(settings).items():
             request.options.setdefault(key, value)
@@ -175,7 +183,7 @@ _PATH_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _LAKELOG_KEY = re.compile(r"spark\.lakelog\.([^.]+)\.(.+)")
 _HADOOP_KEY = re.compile(r"(spark\.hadoop\.)?(fs\.s3[an]?\..+)")
 _DYNAMODB_KEY = re.compile(r"(?:spark\.)?(io\.delta\.storage\.S3DynamoDBLogStore\..+)")
-_SECRET = re.compile(r"key|secret|token|password|credential", re.IGNORECASE)
+_SHOWN = frozenset({_CLASS, "region", "region_name", "addressing_style", "ddb.region", "ddb.scheme", "ddb.table_name"})
 _DELTA_KEY = re.compile(r"(?:spark\.)?delta\.logStore\.([^.]+)\.impl")
 _DELTA_CLASS_KEY = re.compile(r"(?:spark\.)?delta\.logStore\.class")
 _DELTA_PACKAGES = ("io.delta.storage.", "org.apache.spark.sql.delta.storage.")
@@ -213,8 +221,9 @@ class _Request:
         """
         known = self.location if key == _CLASS else self.options.get(key)
         if key in self.said_by and known != value:
-            hidden = key != _CLASS and (_SECRET.search(key) is not None or "endpoint" in key)
-            first, second = (" says one thing", " another") if hidden else (f" says {known!r}", f" says {value!r}")
+            # Of other options nobody knows what they hold: URLs and texts of JSON may have secrets in them.
+            shown = key in _SHOWN
+            first, second = (f" says {known!r}", f" says {value!r}") if shown else (" says one thing", " another")
             raise StoreConfigurationError(
                 f"Two settings for paths of scheme {self.scheme!r} disagree on {key}: {self.said_by[key]}{first}, "
                 f"{where}{second}. Remove one."

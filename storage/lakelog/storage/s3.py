@@ -6,15 +6,17 @@ other server the first is tried out before the first write, see `lakelog.storage
 
 How one creator wins. ``N`` is the name of the commit.
 
-    1. before a process' first write to a bucket and to a table: the probe, and a look for writers of another kind
+    1. before a process' first write to a bucket the probe, and before that to a table a look for writers of another kind, which is
+       repeated when it is a minute old
     2. one PutObject of N with If-None-Match: *         the commit point
 
 A request is sent once: the SDK's own repetitions are off, since the second sending would be refused because of the first. What is answered:
 
-    200                               Created
+    200 with an ETag                  Created
     412                               AlreadyExists: another's, or an earlier sending of ours, as the reader's txnId tells
     409                               another conditional request was under way; nothing was written, so it is sent again, a few times
     no answer, half an answer, 5xx    Unknown: it may be there, or may come to be there still
+    2xx without an ETag               Unknown: no S3 said so, but a portal or a proxy on the way
     501                               nothing was written, and the store is refused by name
     any other 4xx                     an error; nothing was written
 
@@ -23,8 +25,8 @@ No connection is Unknown as well, although nothing was sent: whoever commits the
 A crash before 2 is answered leaves N absent or whole. Readers send no probe and never write.
 
 Listings are pages of 1000 from the bound on; StartAfter is exclusive, so that it names something below the bound, and what comes before the
-bound is passed over. S3 Express (bucket names that end in ``--x-s3``) lists in no order and knows no StartAfter: it is listed whole and
-sorted. Names that begin with ``.probe-`` are not shown.
+bound is passed over. A listing that breaks off, or that does not come on, is an error. S3 Express (bucket names that end in ``--x-s3``)
+lists in no order and knows no StartAfter: it is listed whole and sorted. Names that begin with ``.probe-`` are not shown.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ __all__ = ["S3LogStore"]
 
 _PAGE = 1000
 _CONFLICTS = 6
+_EMPTY_PAGES = 1000
 # What servers answer that do not take many keys in one request, or want a checksum of it that newer SDKs do not send.
 _NO_BATCHES = frozenset(
     {"MissingContentMD5", "InvalidDigest", "MalformedXML", "MethodNotAllowed", "InvalidRequest", "InvalidArgument", "NotImplemented"}
@@ -62,7 +65,7 @@ class S3LogStore(LogStore):
 
     Pickles without secrets: what comes out asks with the credentials of its own machine.
 
-    A subclass that excludes writers by other means overrides `put_if_absent` and `_before_first_write`, and builds on `_create`, `_head`
+    A subclass that excludes writers by other means overrides `put_if_absent` and `_before_creation`, and builds on `_create`, `_head`
     and the verbs.
 
     Args:
@@ -79,8 +82,7 @@ class S3LogStore(LogStore):
         self._environment = environment or Environment.system()
         self._allow_dynamodb_writers = as_bool("allow_dynamodb_writers", self._options.get("allow_dynamodb_writers", False))
         self._requests_by_bucket: dict[str, S3Requests] = {}
-        # Folders that may be written, and servers that delete one by one.
-        self._looked_at: set[str] = set()
+        # Of servers that delete one by one.
         self._without_batches: set[str] = set()
         # What is wrong with the options is said now, and not at the first request.
         S3Settings.of(self._options)
@@ -100,10 +102,7 @@ class S3LogStore(LogStore):
         return answer
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        folder = path.rpartition("/")[0] + "/"
-        if folder not in self._looked_at:
-            self._before_first_write(folder)
-            self._looked_at.add(folder)
+        self._before_creation(path.rpartition("/")[0] + "/")
         return self._create(path, data)
 
     def put(self, path: str, data: bytes) -> None:
@@ -135,8 +134,8 @@ class S3LogStore(LogStore):
 
     # for subclasses ---------------------------------------------------------------------------------------------------
 
-    def _before_first_write(self, folder: str) -> None:
-        """Called before this store's first `put_if_absent` in a folder.
+    def _before_creation(self, folder: str) -> None:
+        """Called before each `put_if_absent` in a folder; asks what is not known, or not any more.
 
         Args:
             folder: with the slash at its end.
@@ -148,7 +147,7 @@ class S3LogStore(LogStore):
         requests = self._requests(bucket_and_key(folder)[0])
         require_conditional_writes(requests, folder, self._environment.new_uuid)
         if not self._allow_dynamodb_writers:
-            refuse_dynamodb_writers(requests, folder)
+            refuse_dynamodb_writers(requests, folder, self._environment.now_ms())
 
     def _create(self, path: str, data: bytes) -> PutOutcome:
         """One conditional PutObject, sent again only where the server says that it did nothing and to come again.
@@ -172,7 +171,7 @@ class S3LogStore(LogStore):
             return AlreadyExists()
         error = failure.error(path, requests.settings)
         if failure.kind in (Kind.TRANSIENT, Kind.TIMEOUT, Kind.UNREACHABLE, Kind.BUSY):
-            return Unknown(error)
+            return Unknown(error, retry_after_s=failure.retry_after_s)
         if failure.kind is Kind.UNSUPPORTED:
             raise unconditional(requests, path, f"does not know how to create an object only if it is absent ({failure.code})")
         raise error
@@ -238,13 +237,26 @@ class S3LogStore(LogStore):
 
     def _pages(self, folder: str, bucket: str, prefix: str, start: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
         more: Mapping[str, str] | None = start
+        ordered, tokens, seen, idle = not _is_unordered(bucket), set[str | None](), set[str](), 0
         while more is not None:
             answer = self._requests(bucket).ask(
                 "list_objects_v2", listing, path=f"{folder}/", Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=_PAGE, **more
             )
             token = answer.get("NextContinuationToken")
-            more = {"ContinuationToken": token} if answer.get("IsTruncated") and token else None
-            yield answer.get("Contents", [])
+            truncated = bool(answer.get("IsTruncated"))
+            if truncated != bool(token):
+                said = "says that there is more, and not how to go on" if truncated else "says how to go on, and that there is no more"
+                raise _no_listing(folder, said)
+            if token in tokens:
+                raise _no_listing(folder, "wants to go on with the same page again")
+            tokens.add(token)
+            more = {"ContinuationToken": token} if token else None
+            items = answer.get("Contents", [])
+            # What is marked as deleted, and what is in folders, may fill a few pages.
+            idle = 0 if _brings_more(items, ordered, seen) else idle + 1
+            if more is not None and (idle > _EMPTY_PAGES or (items and idle)):
+                raise _no_listing(folder, "sends pages that bring nothing new, or not in order, and says that there is more")
+            yield items
 
     def _require_folder(self, folder: str) -> None:
         """Of a folder that showed nothing from some name on.
@@ -288,6 +300,27 @@ class S3LogStore(LogStore):
             if error.get("Code") != "NoSuchKey":
                 self._delete_one(bucket, error["Key"], keys.get(error["Key"], f"s3a://{bucket}/{error['Key']}"))
         return True
+
+
+def _brings_more(items: Iterable[Mapping[str, Any]], ordered: bool, seen: set[str]) -> bool:
+    """Whether a page has what the pages before it have not: in order, what is above; else what is not in ``seen``. Adds to ``seen``."""
+    keys = {item["Key"] for item in items}
+    if ordered and keys:
+        last = max(keys)
+        more = all(last > before for before in seen)
+        seen.clear()
+        seen.add(last)
+        return more
+    more = not keys <= seen
+    seen |= keys
+    return more
+
+
+def _no_listing(folder: str, said: str) -> StorageError:
+    return StorageError(
+        f"{folder}/: the server's listing cannot be gone by: it {said}. Commits would be missed. Use a server, or a proxy before it, that "
+        "lists by pages as S3 does (ListObjectsV2)."
+    )
 
 
 def _is_unordered(bucket: str) -> bool:

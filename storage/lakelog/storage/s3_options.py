@@ -1,10 +1,11 @@
 """What the options of an S3 store are called, and which of several names for one thing counts.
 
-Three levels; the first that says a thing decides it, and two names of one level that disagree are an error:
+Four levels; the first that says a thing decides it, and two names of one level that disagree are an error:
 
     1. fsspec's and boto3's own names      key, secret, token, endpoint_url, region, profile, anon, role_arn, client_kwargs, ...
     2. Hadoop's                            fs.s3a.*; fs.s3a.bucket.<bucket>.* stands in for the key without the bucket
     3. environment variables               AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION, AWS_DEFAULT_REGION
+    4. the shared files                    endpoint_url, of a profile or of its services
 
 Who asks (keys, profile, anonymous) is one thing: a key of one level is never joined to the secret of another. Where nothing is said, the
 AWS SDK looks by itself: environment variables, the shared files, a web identity, the container, the machine.
@@ -129,13 +130,20 @@ _IDENTITY = ("access_key", "secret_key", "session_token", "profile", "anonymous"
 _ROLE_PARTS = ("role_arn", "role_session_name", "external_id", "sts_endpoint_url")
 
 
-def translate(options: Mapping[str, object], *, bucket: str | None, environ: Mapping[str, str]) -> dict[Attribute, object]:
+def translate(
+    options: Mapping[str, object],
+    *,
+    bucket: str | None,
+    environ: Mapping[str, str],
+    endpoint_of: Callable[[str | None], str | None] = lambda _: None,
+) -> dict[Attribute, object]:
     """The attributes that the options and the environment say, each of its type; of what nobody says, nothing.
 
     Args:
         options: by name, see the module.
         bucket: whose ``fs.s3a.bucket.<bucket>.*`` keys count.
         environ: environment variables.
+        endpoint_of: what the shared files say of a profile, or of the usual one.
 
     Raises:
         StoreConfigurationError: an unknown name, a value that makes no sense, or two names that disagree.
@@ -151,6 +159,10 @@ def translate(options: Mapping[str, object], *, bucket: str | None, environ: Map
     for level in reversed(levels):
         chosen.update({name: value for name, value in level.items() if name not in _IDENTITY and name not in _ROLE_PARTS})
     _check_identity(chosen)
+    if not chosen.get("endpoint_url") and not _ignores_configured(environ):
+        profile = chosen.get("profile")
+        if found := endpoint_of(profile if isinstance(profile, str) else None):
+            chosen["endpoint_url"] = found
     if isinstance(endpoint := chosen.get("endpoint_url"), str):
         endpoint = chosen["endpoint_url"] = _with_scheme(endpoint, secure=chosen.get("use_ssl") is not False)
         if "region" not in chosen and (match := _AWS_REGION.search(urlsplit(endpoint).netloc)):
@@ -408,9 +420,13 @@ def _duration(name: str, text: str) -> float:
 # Environment variables -----------------------------------------------------------------------------------------------------
 
 
+def _ignores_configured(environ: Mapping[str, str]) -> bool:
+    return environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").strip().lower() == "true"
+
+
 def _environment_names(environ: Mapping[str, str]) -> _Level:
     level = _Level()
-    ignored = environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").strip().lower() == "true"
+    ignored = _ignores_configured(environ)
     # The names of one thing differ by design here: the more special first.
     for attribute, names in (
         ("endpoint_url", () if ignored else ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")),

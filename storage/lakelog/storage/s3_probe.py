@@ -1,6 +1,7 @@
 """What is looked at before the first write: does the server refuse to create what is there, and do writers of another kind share the table?
 
-Both are asked by writers alone, once: the first of a server's bucket, the second of a folder, each remembered as long as the process lives.
+Both are asked by writers alone: the first of a server's bucket, once in a process; the second of a folder, and again where the last look is
+a minute old, since such writers may come while this one runs.
 
 The probe, on a name ``.probe-<uuid>`` in the folder that is about to be written, which nobody else has and no listing shows:
 
@@ -26,7 +27,14 @@ from lakelog.core.errors import StorageError, StoreConfigurationError
 from lakelog.storage.s3_errors import Failure, Kind
 from lakelog.storage.s3_requests import S3Requests, bucket_and_key, listing
 
-__all__ = ["PROBE_PREFIX", "TEMPORARY_FOLDER", "refuse_dynamodb_writers", "require_conditional_writes", "unconditional"]
+__all__ = [
+    "PROBE_PREFIX",
+    "TEMPORARY_FOLDER",
+    "UnconditionalWrites",
+    "refuse_dynamodb_writers",
+    "require_conditional_writes",
+    "unconditional",
+]
 
 PROBE_PREFIX = ".probe-"
 """How the names of probes begin; one that a killed writer left behind may be deleted at any time."""
@@ -37,7 +45,12 @@ TEMPORARY_FOLDER = ".tmp/"
 _LOGGER = logging.getLogger(__name__)
 # What servers answer that take the header for a mistake.
 _UNKNOWN_HEADER = frozenset({"InvalidArgument", "InvalidRequest", "UnsupportedHeader", "UnsupportedOperation"})
+_LOOK_LASTS_MS = 60_000
 _NOTHING_WRITTEN = frozenset({Kind.UNSUPPORTED, Kind.DENIED, Kind.REFUSED, Kind.ABSENT, Kind.UNREACHABLE})
+
+
+class UnconditionalWrites(StoreConfigurationError):
+    """The server replaces what it is told to create, or does not know how to be told."""
 
 
 def require_conditional_writes(requests: S3Requests, folder: str, new_uuid: Callable[[], str]) -> None:
@@ -49,7 +62,8 @@ def require_conditional_writes(requests: S3Requests, folder: str, new_uuid: Call
         new_uuid: a fresh UUID.
 
     Raises:
-        StoreConfigurationError: it does not, or the server or who asks it is wrong.
+        UnconditionalWrites: it does.
+        StoreConfigurationError: the server or who asks it is wrong.
         StorageError, OSError: the server did not answer to the point.
     """
     bucket, prefix = bucket_and_key(folder)
@@ -61,12 +75,14 @@ def require_conditional_writes(requests: S3Requests, folder: str, new_uuid: Call
                 _known.add(fact)
 
 
-def refuse_dynamodb_writers(requests: S3Requests, folder: str) -> None:
-    """Return once it is known that nobody commits to the log in ``folder`` by way of DynamoDB, as far as its objects tell.
+def refuse_dynamodb_writers(requests: S3Requests, folder: str, now_ms: int) -> None:
+    """Return once it is known that nobody commits to the log in ``folder`` by way of DynamoDB, as far as its objects tell and told less
+    than a minute ago.
 
     Args:
         requests: to the server.
         folder: of the log store, with the slash at its end.
+        now_ms: the time.
 
     Raises:
         StoreConfigurationError: somebody does.
@@ -74,7 +90,8 @@ def refuse_dynamodb_writers(requests: S3Requests, folder: str) -> None:
     """
     bucket, prefix = bucket_and_key(folder)
     fact = ("no writers through DynamoDB", requests.settings.endpoint_url, bucket, prefix)
-    if fact in _known:
+    # A clock that was put back says nothing of when that was.
+    if (looked_ms := _looked.get(fact)) is not None and 0 <= now_ms - looked_ms <= _LOOK_LASTS_MS:
         return
     found = requests.ask(
         "list_objects_v2",
@@ -91,7 +108,7 @@ def refuse_dynamodb_writers(requests: S3Requests, folder: str) -> None:
             "spark.lakelog.s3a.logstore.class=dynamodb with their DynamoDB table; or, if no such writer is left, delete these objects, or "
             "set spark.lakelog.s3a.allow_dynamodb_writers=true."
         )
-    _known.add(fact)
+    _looked[fact] = now_ms
 
 
 def unconditional(requests: S3Requests, path: str, seen: str) -> StorageError:
@@ -103,7 +120,7 @@ def unconditional(requests: S3Requests, path: str, seen: str) -> StorageError:
         seen: what it did.
     """
     server = requests.settings.endpoint_url or "AWS"
-    return StoreConfigurationError(
+    return UnconditionalWrites(
         f"{path}: {server} {seen}, so that two writers could replace each other's commits. Nothing was committed. Use a server that "
         "honours If-None-Match: * of PutObject, or the store that excludes writers through DynamoDB, "
         "spark.lakelog.s3a.logstore.class=dynamodb."
@@ -142,6 +159,7 @@ def _failed(requests: S3Requests, path: str, failure: Failure) -> Exception:
 
 
 _known: set[Hashable] = set()
+_looked: dict[Hashable, int] = {}
 _locks: dict[Hashable, threading.Lock] = {}
 _locks_lock = threading.Lock()
 

@@ -32,6 +32,7 @@ _T = TypeVar("_T")
 _ATTEMPTS = {Kind.UNREACHABLE: 3, Kind.TIMEOUT: 3, Kind.TRANSIENT: 6, Kind.BUSY: 6}
 # What a server that is none of S3's makes of a request, if not a mishap on the way.
 _NO_S3 = frozenset({"ResponseParserError", "SSLError"})
+_OF_OBJECTS = frozenset({"put_object", "get_object", "head_object"})
 _DELAY_S = 0.1
 _LONGEST_DELAY_S = 5.0
 _MOST_CLIENTS = 32
@@ -73,6 +74,28 @@ def listing(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def _of_object(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer of PutObject, GetObject or HeadObject, which has the object's ETag.
+
+    Raises:
+        ResponseParserError: it was no S3 that said 200, but a proxy, a portal or a web server; nothing is known of the object.
+    """
+    if not answer.get("ETag"):
+        raise botocore.parsers.ResponseParserError("the answer has no ETag")
+    return answer
+
+
+def _no_page(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer of another verb, of which some have nothing to be known by.
+
+    Raises:
+        ResponseParserError: it is a page for people to read.
+    """
+    if answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("content-type", "").lower().startswith("text/html"):
+        raise botocore.parsers.ResponseParserError("the answer is a page of HTML")
+    return answer
+
+
 class S3Requests:
     """Asks one server as one identity. Holds no connection itself; safe to share between threads and over forks.
 
@@ -99,7 +122,8 @@ class S3Requests:
         shared: _Shared | None = None
         try:
             shared = _shared(self.settings)
-            answer = take(getattr(shared.client, operation)(**arguments))
+            said = getattr(shared.client, operation)(**arguments)
+            answer = take(_of_object(said) if operation in _OF_OBJECTS else _no_page(said))
         except SDK_ERRORS as error:
             failure = Failure.of(error, _api_name(operation))
         else:

@@ -34,6 +34,7 @@ _CONNECT_TIMEOUT_S = 2.0
 _READ_TIMEOUT_S = 8.0
 _POOL = 64
 _ROLE_SESSION = "lakelog"
+_SHARED_FILES = (("AWS_CONFIG_FILE", "~/.aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"))
 
 
 class S3Credentials:
@@ -124,7 +125,7 @@ class S3Settings:
         Raises:
             StoreConfigurationError: an unknown option, a value that makes no sense, or two that disagree.
         """
-        said = translate(options, bucket=bucket, environ=environ)
+        said = translate(options, bucket=bucket, environ=environ, endpoint_of=_configured_endpoint)
         keys = [said.pop(part, None) for part in ("access_key", "secret_key", "session_token")]
         return cls(credentials=S3Credentials(*(str(key) if key else None for key in keys)), **said)  # type: ignore[arg-type]
 
@@ -304,7 +305,7 @@ class S3Settings:
         if self.endpoint_url is None and self.addressing_style == "path":
             keys["fs.s3a.path.style.access"] = "true"
         if self.region or self.endpoint_url:
-            keys["fs.s3a.endpoint.region"] = self.region or "us-east-1"
+            keys["fs.s3a.endpoint.region"] = self.region or _configured_region(self.profile) or "us-east-1"
         if not self.use_ssl or (self.endpoint_url or "").startswith("http:"):
             keys["fs.s3a.connection.ssl.enabled"] = "false"
         keys.update(self._hadoop_identity())
@@ -410,6 +411,45 @@ def _region_of(settings: S3Settings) -> str | None:
     """What the shared files say."""
     region: str | None = settings.session().region_name
     return region
+
+
+def _configured_endpoint(profile: str | None) -> str | None:
+    """What boto3 would find in the shared files for S3, which then has to hold for whoever else reads the table, too."""
+    files = [os.path.expanduser(os.environ.get(name) or usual) for name, usual in _SHARED_FILES]
+    written = tuple((path, _written_ns(path)) for path in files)
+    if not any(when for _, when in written):
+        return None
+    return _endpoint_in_files(profile, os.environ.get("AWS_PROFILE"), os.environ.get("AWS_DEFAULT_PROFILE"), written)
+
+
+@lru_cache(maxsize=64)
+def _endpoint_in_files(profile: str | None, *_: object) -> str | None:
+    core = botocore.session.Session(profile=profile)
+    try:
+        said = core.get_scoped_config()
+        if str(said.get("ignore_configured_endpoint_urls", "")).lower() == "true":
+            return None
+        of_services = core.full_config.get("services", {}).get(said.get("services"), {}).get("s3", {})
+    except botocore.exceptions.BotoCoreError:
+        # There is no such profile, or a file is broken: said by the first request, of those machines that need it.
+        return None
+    found = (of_services.get("endpoint_url") if isinstance(of_services, dict) else None) or said.get("endpoint_url")
+    return str(found) if found else None
+
+
+def _written_ns(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _configured_region(profile: str | None) -> str | None:
+    try:
+        region = botocore.session.Session(profile=profile).get_config_variable("region")
+    except botocore.exceptions.BotoCoreError:
+        return None
+    return str(region) if region else None
 
 
 @cache

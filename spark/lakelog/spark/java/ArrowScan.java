@@ -6,6 +6,9 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.InputFileBlockLength;
+import org.apache.spark.sql.catalyst.expressions.InputFileBlockStart;
+import org.apache.spark.sql.catalyst.expressions.InputFileName;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
@@ -41,10 +44,23 @@ public class ArrowScan extends scala.runtime.AbstractPartialFunction {
     while (leaf instanceof Project || leaf instanceof Filter) leaf = (LogicalPlan) leaf.children().head();
     DeltaLogFileIndex index = DeltaRelation.indexOf(leaf);
     if (index == null || !index.arrow) return null;
+    for (LogicalPlan node = plan; node != leaf; node = (LogicalPlan) node.children().head()) refuseFileNames(node.expressions(), index);
     Seq plans = FileSourceStrategy$.MODULE$.apply(plan);
     if (plans.isEmpty()) return null;
     SparkPlan spark = (SparkPlan) plans.head();
     return (SparkPlan) spark.transform(new ArrowScan(spark));
+  }
+
+  /** Spark's own scans tell these functions which file they are at, for which others have no way. */
+  private static void refuseFileNames(Seq expressions, DeltaLogFileIndex index) {
+    java.util.Iterator each = CollectionConverters.asJava(expressions).iterator();
+    while (each.hasNext()) {
+      Expression expression = (Expression) each.next();
+      if (expression instanceof InputFileName || expression instanceof InputFileBlockStart || expression instanceof InputFileBlockLength) {
+        Door.ask(index.session, "refuse", expression.prettyName() + "() with the Arrow engine", index.root, null);
+      }
+      refuseFileNames(expression.children(), index);
+    }
   }
 
   /** What the operators above the scan speak of; the scan itself offers every partition column. */
