@@ -270,6 +270,18 @@ def test_conditions_are_tried_out_once_before_the_first_commit(server: FakeS3) -
     assert [asked.method for asked in server.asked] == ["PUT"]
 
 
+def test_a_server_that_forgets_conditions_serves_all_the_same(server: FakeS3) -> None:
+    """Of a cluster, one member may be older than the others."""
+    objects = CommitObjects({"endpoint_url": server.url, "key": "key", "secret": "secret"}, environment=Waits().environment())
+    assert objects.put_if_absent(f"{LOG}/{name(0)}", b"0") == Created()
+    server.befalls = lambda asked: (
+        Fault(status=501, code="NotImplemented") if any(key.lower() == "if-none-match" for key in asked.headers) else None
+    )
+    assert objects.put_if_absent(f"{LOG}/{name(0)}", b"1") == AlreadyExists()
+    assert objects.put_if_absent(f"{LOG}/{name(1)}", b"1") == Created()
+    assert objects.read(f"{LOG}/{name(0)}") == b"0"
+
+
 def test_a_failure_of_the_try_says_nothing_of_conditions(server: FakeS3) -> None:
     objects = CommitObjects({"endpoint_url": server.url, "key": "key", "secret": "secret"}, environment=Waits().environment())
     server.objects[f"t/_delta_log/{name(0)}"] = b"0"

@@ -19,7 +19,7 @@ from botocore.parsers import ResponseParserError
 from lakelog.core.errors import StorageError, StoreConfigurationError
 from lakelog.storage.dynamodb import DynamoDBLogStore
 from lakelog.storage.dynamodb_settings import DynamoDBSettings
-from lakelog.storage.log_store import AlreadyExists, Created
+from lakelog.storage.log_store import AlreadyExists, Created, Unknown
 from lakelog.storage.s3_settings import S3Settings
 from lakelog.storage.testing import Fault
 from tests.storage.fake_dynamodb import LOG, FakeClient, FakeDynamoDB, World, client_error, path
@@ -201,6 +201,28 @@ def test_what_does_not_answer_is_given_up_within_ten_seconds(error: Exception, w
         store.list_from(f"{LOG}/")
     assert len(asked) > 1
     assert (world.clock.now_ms() - before_ms) / 1000 + len(asked) * each_s < 9.5
+
+
+def test_a_claim_of_which_nothing_is_heard_is_unknown_within_ten_seconds() -> None:
+    world = World()
+    world.store().put_if_absent(path(0), b"0")
+    store, client, _ = world.writer(lambda verb: None)
+    silent_s = DynamoDBSettings.of({}, S3Settings.of({}, environ={}), environ={}).connection.read_timeout_s
+
+    def silent(**arguments: object) -> dict[str, object]:
+        world.clock.sleep(silent_s)
+        raise ReadTimeoutError(endpoint_url="http://d.test")
+
+    def claim(**arguments: object) -> dict[str, object]:
+        client.get_item = silent  # type: ignore[method-assign,assignment]
+        return silent()
+
+    client.put_item = claim  # type: ignore[method-assign,assignment]
+    before_ms = world.clock.now_ms()
+    outcome = store.put_if_absent(path(1), b"1")
+    assert isinstance(outcome, Unknown)
+    assert isinstance(outcome.cause, TimeoutError)
+    assert world.clock.now_ms() - before_ms < 10_000
 
 
 def test_a_request_that_fails_for_a_moment_is_sent_again() -> None:

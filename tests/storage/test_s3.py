@@ -10,6 +10,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -289,6 +290,32 @@ def test_the_server_says_how_long_to_wait(server: FakeS3, store: S3LogStore, wai
     assert waits.slept == [2.0, 5.0, 0.8]
 
 
+@pytest.mark.parametrize("cut", [Fault(cut=10), Fault(status=404, body=b"<Error><Code>NoSuchK")], ids=repr)
+def test_half_of_an_answer_is_asked_for_again_also_by_a_new_process(waits: Waits, cut: Fault) -> None:
+    with fake_s3() as server:
+        server.faults = [cut]
+        with pytest.raises(FileNotFoundError):
+            store_of(server, waits).read(VERSION)
+        assert server.log == [f"GET {KEY}"] * 2
+
+
+def test_a_page_that_cannot_be_read_is_another_servers_when_it_stays(waits: Waits) -> None:
+    with fake_s3() as server:
+        server.befalls = lambda _: Fault(status=404, body=b"<html><br>no such page</html>")
+        with pytest.raises(StoreConfigurationError, match="the endpoint is wrong"):
+            store_of(server, waits).read(VERSION)
+        assert len(server.log) == 3
+
+
+@pytest.mark.parametrize("verb", ["read", "list", "put_if_absent"])
+def test_a_server_that_closes_at_once_is_one_error_that_names_the_setting(waits: Waits, verb: str) -> None:
+    with fake_s3() as server:
+        server.befalls = lambda _: LOST_REQUEST
+        with pytest.raises(ConnectionError, match=r"ConnectionClosedError.*correct the endpoint \(endpoint_url"):
+            VERBS[verb](store_of(server, waits))
+        assert sum(waits.slept) < 8
+
+
 # Listing ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -516,6 +543,18 @@ def test_a_store_pickles_without_secrets_and_works_where_it_arrives(server: Fake
     assert "Credential=arrived-key/" in server.asked[-1].headers["authorization"]
 
 
+@pytest.mark.parametrize("name", ["aws.credentials.provider", "assumed.role.credentials.provider"])
+def test_a_store_whose_keys_stay_behind_does_not_insist_on_them(server: FakeS3, waits: Waits, name: str) -> None:
+    keys = {"fs.s3a.access.key": "planted-key", "fs.s3a.secret.key": "planted-secret", "fs.s3a.endpoint": server.url}
+    provider = {"fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.AssumedRoleCredentialProvider"}
+    role = {"fs.s3a.assumed.role.arn": "arn:aws:iam::1:role/other"} | provider
+    simple = {f"fs.s3a.{name}": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"}
+    store = S3LogStore({**keys, **role, **simple}, environment=waits.environment())
+    pickled = pickle.dumps(store)
+    assert b"planted" not in pickled
+    assert pickle.loads(pickled)._options["fs.s3a.endpoint"] == server.url
+
+
 def test_settings_of_one_bucket_hold_for_it_alone(server: FakeS3, waits: Waits) -> None:
     with fake_s3() as other:
         other.objects[KEY] = b"other"
@@ -555,6 +594,41 @@ def test_a_role_that_is_refused_is_named(server: FakeS3, waits: Waits) -> None:
     with pytest.raises(StoreConfigurationError, match="the role writer cannot be assumed"):
         store_of(server, waits, role_arn="writer").read(VERSION)
     assert server.log == []
+
+
+@pytest.mark.parametrize("verb", ["read", "list", "put_if_absent"])
+def test_of_credentials_that_cannot_be_fetched_their_server_is_named(server: FakeS3, waits: Waits, verb: str) -> None:
+    with fake_s3() as gone:
+        pass
+    store = store_of(server, waits, role_arn="arn:aws:iam::1:role/other", sts_endpoint_url=gone.url)
+    with pytest.raises(
+        StoreConfigurationError, match=f"the role arn:aws:iam::1:role/other cannot be assumed: {gone.url}.*sts_endpoint_url"
+    ) as caught:
+        VERBS[verb](store)
+    assert (server.log, waits.slept, caught.value.__context__) == ([], [], None)
+
+
+def test_of_a_web_identity_that_cannot_be_exchanged_the_endpoint_is_not_blamed(
+    server: FakeS3, waits: Waits, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with fake_s3() as gone:
+        pass
+    (tmp_path / "jwt").write_text("planted.jwt.text", encoding="utf-8")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (
+        ("AWS_CONFIG_FILE", "/nonexistent"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent"),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "jwt")),
+        ("AWS_ROLE_ARN", "arn:aws:iam::1:role/web"),
+        ("AWS_ENDPOINT_URL_STS", gone.url),
+    ):
+        monkeypatch.setenv(name, value)
+    # The SDK's own waits between its attempts.
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with pytest.raises(StoreConfigurationError, match=f"the credentials of .* cannot be had: {gone.url}") as caught:
+        S3LogStore({"endpoint_url": server.url, "region": "us-east-1"}, environment=waits.environment()).read(VERSION)
+    assert (server.log, "planted" in str(caught.value)) == ([], False)
 
 
 @pytest.mark.parametrize("verb", ["read", "list", "delete", "put_if_absent"])

@@ -57,6 +57,20 @@ def test_nothing_secret_is_logged_nor_in_an_error(log: io.StringIO) -> None:
         ("Signature:\n0a1b2c", "Signature:\n***"),
         ("<SecretAccessKey>a+b</SecretAccessKey>", "<SecretAccessKey>***</SecretAccessKey>"),
         ('{"SecretAccessKey" : "a+b", "Token" : "c"}', '{"SecretAccessKey" : "***", "Token" : "***"}'),
+        (
+            "{'Action': 'AssumeRoleWithWebIdentity', 'WebIdentityToken': 'eyJ.a.b'}",
+            "{'Action': 'AssumeRoleWithWebIdentity', 'WebIdentityToken': '***'}",
+        ),
+        (
+            "Action=AssumeRoleWithWebIdentity&WebIdentityToken=eyJ.a-b_c&Version=1",
+            "Action=AssumeRoleWithWebIdentity&WebIdentityToken=***&Version=1",
+        ),
+        ("<WebIdentityToken>eyJ.a</WebIdentityToken>", "<WebIdentityToken>***</WebIdentityToken>"),
+        ("{'x-amz-sso_bearer_token': 'abc'}", "{'x-amz-sso_bearer_token': '***'}"),
+        (
+            '{"accessToken": "a", "refreshToken": "b", "clientSecret": "c"}',
+            '{"accessToken": "***", "refreshToken": "***", "clientSecret": "***"}',
+        ),
         ("the version 5 of a table", "the version 5 of a table"),
         ("known as hidden/word here", "known as *** here"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import botocore
+import pyarrow.fs
 import pytest
 from botocore.credentials import ReadOnlyCredentials
 
@@ -93,6 +94,16 @@ def test_keys_by_their_names(options: dict[str, object]) -> None:
         ),
         ({PROVIDER: f"{HADOOP}SimpleAWSCredentialsProvider,{HADOOP}AnonymousAWSCredentialsProvider"}, {"anonymous": True}),
         (
+            {PROVIDER: f"{SDK}EnvironmentVariableCredentialsProvider,{HADOOP}SimpleAWSCredentialsProvider", **S3A_KEYS},
+            {"credentials": S3Credentials("planted-key", "planted-secret")},
+        ),
+        (
+            {PROVIDER: f"{SDK}WebIdentityTokenFileCredentialsProvider,{HADOOP}SimpleAWSCredentialsProvider", **S3A_KEYS},
+            {"credentials": S3Credentials("planted-key", "planted-secret")},
+        ),
+        ({PROVIDER: f"{HADOOP}auth.IAMInstanceCredentialsProvider,{HADOOP}SimpleAWSCredentialsProvider", **S3A_KEYS}, {}),
+        ({PROVIDER: f"{HADOOP}SimpleAWSCredentialsProvider,{SDK}EnvironmentVariableCredentialsProvider"}, {}),
+        (
             {PROVIDER: f"{HADOOP}auth.AssumedRoleCredentialProvider", "fs.s3a.assumed.role.arn": ROLE, **S3A_KEYS}
             | {"fs.s3a.assumed.role.session.name": "n", "fs.s3a.assumed.role.sts.endpoint": "sts.h"},
             {"role_arn": ROLE, "role_session_name": "n", "sts_endpoint_url": "https://sts.h"}
@@ -126,6 +137,10 @@ def test_what_options_say(options: dict[str, object], expected: dict[str, Any]) 
 )
 def test_what_the_environment_says(environ: dict[str, str], expected: dict[str, Any]) -> None:
     assert of({}, environ) == S3Settings(**expected)
+    # Hadoop's list is gone through in its order, as far as there is something.
+    if "AWS_ACCESS_KEY_ID" in environ:
+        listed = {PROVIDER: f"{SDK}EnvironmentVariableCredentialsProvider,{HADOOP}SimpleAWSCredentialsProvider", **S3A_KEYS}
+        assert of(listed, environ) == S3Settings(**expected)
     said = of({"endpoint_url": "http://o", "fs.s3a.endpoint.region": "o-1"}, environ)
     assert (said.endpoint_url, said.region) == ("http://o", "o-1")
 
@@ -160,6 +175,24 @@ def test_what_the_environment_says(environ: dict[str, str], expected: dict[str, 
         ({"fs.s3a.connection.timeout": "planted-1"}, "fs.s3a.connection.timeout is a time"),
         ({PROVIDER: "my.own.Provider"}, "names my.own.Provider, which lakelog cannot run"),
         ({PROVIDER: f"{HADOOP}auth.AssumedRoleCredentialProvider"}, "fs.s3a.assumed.role.arn"),
+        ({PROVIDER: f"{HADOOP}SimpleAWSCredentialsProvider"}, "names SimpleAWSCredentialsProvider, .* fs.s3a.access.key"),
+        (
+            {PROVIDER: f"{HADOOP}auth.AssumedRoleCredentialProvider", "fs.s3a.assumed.role.arn": ROLE}
+            | {"fs.s3a.assumed.role.credentials.provider": f"{HADOOP}SimpleAWSCredentialsProvider"},
+            "fs.s3a.access.key",
+        ),
+        ({"sts_endpoint_url": "https://planted-user:planted-1@h", "role_arn": ROLE}, "STS endpoint .* for h holds a user"),
+        ({"sts_endpoint_url": "ftp://planted-1", "role_arn": ROLE}, "STS endpoint .* is a URL such as"),
+        ({"config_kwargs": {"max_pool_connections": "planted-1"}}, r"config_kwargs\['max_pool_connections'\] .* whole number"),
+        ({"config_kwargs": {"max_pool_connections": 0}}, "whole number"),
+        ({"config_kwargs": {"proxies": "planted-1"}}, "dictionary"),
+        ({"config_kwargs": {"proxies": {"https": 5}}}, r"config_kwargs\['proxies'\].* URL"),
+        ({"config_kwargs": {"proxies": {"https": "ftp://planted-1"}}}, r"config_kwargs\['proxies'\].* URL"),
+        ({"config_kwargs": {"proxies": {"ftp": "http://planted-1"}}}, r"config_kwargs\['proxies'\].* http and https"),
+        ({"config_kwargs": {"proxies_config": "planted-1"}}, "dictionary"),
+        ({"config_kwargs": {"tcp_keepalive": "planted-1"}}, "true or false"),
+        ({"config_kwargs": {"user_agent_extra": 5}}, "a text"),
+        ({"config_kwargs": {"client_cert": 5}}, "a file, or two"),
     ],
     ids=str,
 )
@@ -223,6 +256,45 @@ def test_arguments_of_arrow(
     settings = of(options)
     assert settings.arrow_arguments() == {"connect_timeout": 2.0, "request_timeout": 8.0, **arguments}
     assert settings.arrow_secrets() == secrets
+
+
+@pytest.mark.parametrize(
+    ("options", "argument", "secret", "hadoop"),
+    [
+        ({"https": "http://p:3128"}, "http://p:3128", None, {"host": "p", "port": "3128"}),
+        ({"https": "p:3128", "http": "http://other:1"}, "http://p:3128", None, {"host": "p", "port": "3128"}),
+        ({"https": "https://p"}, "https://p:443", None, {"host": "p", "port": "443", "ssl.enabled": "true"}),
+        (
+            {"https": "http://u:planted-p@p:3128"},
+            None,
+            "http://u:planted-p@p:3128",
+            {"host": "p", "port": "3128", "username": "u", "password": "planted-p"},
+        ),
+        ({"http": "http://other:1"}, None, None, {}),
+    ],
+    ids=str,
+)
+def test_a_proxy_holds_for_data_files_too(
+    options: dict[str, str], argument: str | None, secret: str | None, hadoop: dict[str, str]
+) -> None:
+    settings = of({**KEYS, "region": "r-1", "config_kwargs": {"proxies": options}})
+    arguments, secrets = settings.arrow_arguments(), settings.arrow_secrets()
+    assert (arguments.get("proxy_options"), secrets.get("proxy_options")) == (argument, secret)
+    assert {name: value for name, value in settings.hadoop().items() if ".proxy." in name} == {
+        f"fs.s3a.proxy.{name}": value for name, value in hadoop.items()
+    }
+    made: Any = {**arguments, **secrets}
+    assert isinstance(pyarrow.fs.S3FileSystem(**made), pyarrow.fs.FileSystem)
+    anonymous = of({"anon": True, "region": "r-1", "config_kwargs": {"proxies": options}})
+    assert anonymous.arrow_secrets() == ({"proxy_options": secret} if secret else {})
+
+
+def test_certificates_that_are_not_to_be_checked_are_refused_for_data_files() -> None:
+    settings = of({**KEYS, "verify": False, "endpoint_url": "https://h"})
+    with pytest.raises(StoreConfigurationError, match=r"verify=false.* Arrow .*the bundle"):
+        settings.arrow_arguments()
+    for options in ({"endpoint_url": "http://h"}, {"use_ssl": False}):
+        assert "scheme" in of({**KEYS, "verify": False, "region": "r-1", **options}).arrow_arguments()
 
 
 @pytest.mark.parametrize(
@@ -371,7 +443,7 @@ def test_a_client_of_another_service_does_not_ask_s3() -> None:
 
 def test_what_makes_no_client_is_said() -> None:
     with pytest.raises(StoreConfigurationError, match="No client for s3"):
-        of({**KEYS, "config_kwargs": {"max_pool_connections": "many"}, "region": "no region at all"}).client()
+        of({**KEYS, "region": "no region at all"}).client()
 
 
 def test_keys_that_are_renewed_are_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:

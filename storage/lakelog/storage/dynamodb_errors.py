@@ -96,7 +96,7 @@ def failure(error: Exception, place: str) -> Failure:
     Raises:
         Exception: ``error`` itself, where it is none of botocore's.
     """
-    said = " ".join(redacted(str(error)).split())[:_LONGEST_MESSAGE]
+    said = " ".join(redacted(str(error)).split())[:_LONGEST_MESSAGE].rstrip(".:")
     if isinstance(error, boto.ClientError):
         return _answered(error, said, place)
     if isinstance(error, _NO_CREDENTIALS):

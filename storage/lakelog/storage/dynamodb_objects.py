@@ -32,7 +32,11 @@ class CommitObjects(S3LogStore):
         if commit_at(path) is None:
             return super().put_if_absent(path, data)
         if self._has_conditions(path):
-            return self._create(path, data)
+            try:
+                return self._create(path, data)
+            except UnconditionalWrites:
+                # One of several servers behind the address: nothing was written.
+                self._without_conditions.add(bucket_and_key(path)[0])
         if self._head(path) is not None:
             return AlreadyExists()
         self.put(path, data)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lakelog.core.errors import StorageError, StoreConfigurationError
+from lakelog.core.errors import StoreConfigurationError
 from lakelog.storage.dynamodb_errors import CONDITION_FAILED, TABLE_ABSENT, TABLE_IN_USE, Failure, failure
 from lakelog.storage.dynamodb_items import COMPLETE, EXPIRE_TIME, FILE_NAME, TABLE_PATH, TEMP_PATH, CommitEntry
 from lakelog.storage.dynamodb_settings import DynamoDBSettings
@@ -23,6 +23,8 @@ _LOGGER = logging.getLogger(__name__)
 # How often a claim is sent, each time after a look whether the one before has arrived.
 _CLAIMS = 5
 _CLAIM_DELAY_S = 0.1
+# A claim whose answer did not come within this time, and the look after it neither, is left to the caller.
+_CLAIM_MS = 5_000
 _LONGEST_DELAY_S = 2.0
 # A new table is there within a few seconds; delta-spark waits twenty.
 _TABLE_WAITS = 30
@@ -83,8 +85,7 @@ class EntryTable:
 
     def get(self, table_path: str, file_name: str) -> CommitEntry | None:
         """The entry of a commit, by a consistent read."""
-        key = {TABLE_PATH: {"S": table_path}, FILE_NAME: {"S": file_name}}
-        answer = self._read("get_item", Key=key, ConsistentRead=True)
+        answer = self._read("get_item", **_key(table_path, file_name))
         item = answer.get("Item")
         return CommitEntry.from_item(item) if item else None
 
@@ -110,8 +111,11 @@ class EntryTable:
             StorageError, OSError: certainly nothing was and will be entered.
         """
         doubt: Exception | None = None
+        began_ms = self._environment.now_ms()
         for attempt in range(_CLAIMS):
             if attempt:
+                if doubt is not None and self._environment.now_ms() - began_ms > _CLAIM_MS:
+                    break
                 self._wait(attempt)
             answer = self._once(
                 "put_item",
@@ -212,11 +216,12 @@ class EntryTable:
 
     def _glance(self, entry: CommitEntry) -> CommitEntry | None:
         """Who has the name, if that can be told now."""
-        try:
-            return self.get(entry.table_path, entry.file_name)
-        except (StorageError, OSError) as error:
-            _LOGGER.info("%s: %s cannot be looked up: %s", entry.table_path, entry.file_name, error)
+        answer = self._once("get_item", **_key(entry.table_path, entry.file_name))
+        if isinstance(answer, Failure):
+            _LOGGER.info("%s: %s cannot be looked up: %s", entry.table_path, entry.file_name, answer.error)
             return None
+        item = answer.get("Item")
+        return CommitEntry.from_item(item) if item else None
 
     def _ask(self, verb: str, refusals: tuple[str, ...], **arguments: Any) -> dict[str, Any] | Failure:
         """Send a request that does no harm when it is done twice, a few times where that may help.
@@ -281,6 +286,10 @@ class EntryTable:
             f"{self.place} is not there, and ddb.create_table says not to make it. Correct ddb.table_name or ddb.region, or make it with "
             f"the keys {TABLE_PATH} (HASH, S) and {FILE_NAME} (RANGE, S) and {EXPIRE_TIME} as its TTL attribute."
         )
+
+
+def _key(table_path: str, file_name: str) -> dict[str, Any]:
+    return {"Key": {TABLE_PATH: {"S": table_path}, FILE_NAME: {"S": file_name}}, "ConsistentRead": True}
 
 
 # Clients are costly to make and safe to share, sessions are neither; a forked process makes its own, as for S3.

@@ -20,10 +20,27 @@ from lakelog.core.errors import StorageError, StoreConfigurationError
 from lakelog.storage.s3_redaction import redacted
 from lakelog.storage.s3_settings import S3Settings
 
-__all__ = ["SDK_ERRORS", "Failure", "Kind", "is_folderless"]
+__all__ = ["SDK_ERRORS", "WIRE_ERRORS", "CredentialsUnreachable", "Failure", "Kind", "is_folderless"]
 
 SDK_ERRORS = (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError, botocore.parsers.ResponseParserError)
 """What a call of the SDK raises, besides errors of its caller."""
+
+WIRE_ERRORS = (botocore.exceptions.HTTPClientError, botocore.exceptions.ConnectionError, botocore.parsers.ResponseParserError)
+"""Those of a request to whom nobody answered, or not to the point."""
+
+
+class CredentialsUnreachable(botocore.exceptions.BotoCoreError):  # type: ignore[misc]
+    """Who gives the credentials did not answer; S3 was asked nothing."""
+
+    fmt = "{server} did not answer ({error})"
+
+    @classmethod
+    def of(cls, error: Exception) -> CredentialsUnreachable:
+        """Made of one of `WIRE_ERRORS`."""
+        said = getattr(error, "kwargs", {}).get("endpoint_url")
+        server = str(said).partition("?")[0].rstrip("/") if said else "the server that gives them"
+        return cls(server=server, error=type(error).__name__)
+
 
 _LONGEST_MESSAGE = 300
 _QUERY = re.compile(r"(?<=[^\s\"'])\?[^\s\"'?]*=[^\s\"']*")
@@ -99,6 +116,7 @@ class Failure:
         region: the one that the server wants.
         retry_after_s: how long the server wants to be left alone.
         silent: nobody ever answered at this endpoint.
+        unknown_server: nobody has answered there as S3 does, so far.
     """
 
     kind: Kind
@@ -109,6 +127,7 @@ class Failure:
     region: str | None = None
     retry_after_s: float | None = None
     silent: bool = False
+    unknown_server: bool = False
 
     @classmethod
     def of(cls, error: Exception, operation: str) -> Failure:
@@ -146,7 +165,7 @@ class Failure:
             )
         if self.kind is Kind.TRANSIENT:
             other = ". If no S3 is there, correct the endpoint (endpoint_url, fs.s3a.endpoint, AWS_ENDPOINT_URL)"
-            what = f"{self._said}{other if self.code == str(self.status) else ''}"
+            what = f"{self._said}{other if self.unknown_server or self.code == str(self.status) else ''}"
             return ConnectionError(f"{path}: {self.operation} got no answer to go by from {_server(settings)}: {what}")
         return StorageError(f"{path}: {self.operation} was refused by {_server(settings)}: {self._said}")
 
@@ -158,6 +177,13 @@ class Failure:
         server, who = _server(settings), _who(settings)
         if self.operation == "AssumeRole" or "RoleArn" in self.message:
             return f"the role {settings.role_arn} cannot be assumed: {self._said}. Correct role_arn, or who may assume it."
+        if self.code == "CredentialsUnreachable" and settings.role_arn:
+            return (
+                f"the role {settings.role_arn} cannot be assumed: {self.message}. Correct sts_endpoint_url "
+                "(fs.s3a.assumed.role.sts.endpoint), or see to the network."
+            )
+        if self.code == "CredentialsUnreachable":
+            return f"the credentials of {who} cannot be had: {self.message}. See to the network of this machine, or give key and secret."
         if self.code in _WRONG_KEY:
             return f"the access key is wrong: {server} does not know {who}. Correct key (fs.s3a.access.key, AWS_ACCESS_KEY_ID)."
         if self.code in _WRONG_SECRET:
@@ -191,7 +217,9 @@ class Failure:
                 f"the certificate of {server} is not trusted ({self.message}). Give the bundle of who signed it as verify "
                 "(or AWS_CA_BUNDLE), or correct the endpoint."
             )
-        if self.code in ("ResponseParserError", "SSLError") or (self.kind is not Kind.TRANSIENT and self.code == str(self.status)):
+        if self.code in ("ResponseParserError", "SSLError") or (
+            self.code == str(self.status) and (self.kind is not Kind.TRANSIENT or (self.unknown_server and self.status == 404))
+        ):
             return (
                 f"the endpoint is wrong: {server} answers, but not as S3 does ({self._said}). Correct the endpoint's scheme, host and port "
                 "(endpoint_url, fs.s3a.endpoint, AWS_ENDPOINT_URL)."

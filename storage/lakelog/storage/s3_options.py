@@ -17,7 +17,6 @@ No message holds a value, since a secret may have been given under a wrong name.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 import botocore
 
 from lakelog.core.errors import StoreConfigurationError
+from lakelog.storage.s3_values import CLIENT_CONFIG, as_bool, client_config, mapping, seconds, style, text, verify, with_scheme
 
 __all__ = ["STORE_OPTIONS", "Attribute", "as_bool", "translate", "without_secrets"]
 
@@ -67,7 +67,6 @@ _NAMES: Mapping[str, Attribute] = {
     "read_timeout": "read_timeout_s",
 }
 _DICTS = ("client_kwargs", "config_kwargs")
-_CONFIG_PASSED_ON = frozenset({"max_pool_connections", "proxies", "proxies_config", "tcp_keepalive", "user_agent_extra", "client_cert"})
 # They tune what fsspec keeps in memory, of which nothing is used.
 _FSSPEC_TUNING = frozenset(
     {
@@ -117,7 +116,14 @@ _CHAIN = frozenset(
         "WebIdentityTokenFileCredentialsProvider",
     }
 )
+# Who looks at variables alone.
+_VARIABLES_OF: Mapping[str, tuple[str, ...]] = {
+    "EnvironmentVariableCredentialsProvider": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    "WebIdentityTokenCredentialsProvider": ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+    "WebIdentityTokenFileCredentialsProvider": ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+}
 _AWS_REGION = re.compile(r"(?:^|\.)s3(?:express-[a-z0-9-]+)?(?:[.-](?:fips|dualstack))*[.-]([a-z]{2}(?:-[a-z]+)+-\d)\.")
+_PARTED = re.compile(r"[,\s]+")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _HADOOP_PLAIN = frozenset(
@@ -149,7 +155,7 @@ def translate(
         StoreConfigurationError: an unknown name, a value that makes no sense, or two names that disagree.
     """
     own, passed_on = _own_names(options)
-    levels = [own, _hadoop_names(options, bucket, needs_identity=not _says(own, _IDENTITY)), _environment_names(environ)]
+    levels = [own, _hadoop_names(options, bucket, environ, needs_identity=not _says(own, _IDENTITY)), _environment_names(environ)]
     chosen: dict[Attribute, object] = {}
     identity = next((level for level in levels if _says(level, _IDENTITY)), _Level())
     chosen.update({part: identity[part] for part in _IDENTITY if part in identity})
@@ -164,12 +170,14 @@ def translate(
         if found := endpoint_of(profile if isinstance(profile, str) else None):
             chosen["endpoint_url"] = found
     if isinstance(endpoint := chosen.get("endpoint_url"), str):
-        endpoint = chosen["endpoint_url"] = _with_scheme(endpoint, secure=chosen.get("use_ssl") is not False)
+        endpoint = chosen["endpoint_url"] = with_scheme(endpoint, secure=chosen.get("use_ssl") is not False)
         if "region" not in chosen and (match := _AWS_REGION.search(urlsplit(endpoint).netloc)):
             chosen["region"] = match[1]
         if endpoint.startswith("http:"):
             # There is nothing to be checked, and a bundle named by a variable of this machine may be missing on another.
             chosen.pop("verify", None)
+    if isinstance(sts := chosen.get("sts_endpoint_url"), str):
+        chosen["sts_endpoint_url"] = with_scheme(sts, secure=True, what="The STS endpoint of the S3 store")
     if passed_on:
         chosen["client_config"] = passed_on
     return chosen
@@ -180,29 +188,17 @@ def without_secrets(options: Mapping[str, object]) -> dict[str, object]:
     kept: dict[str, object] = {}
     for name, value in options.items():
         if name.startswith(_S3A):
-            if _hadoop_key(name) in _HADOOP_PLAIN:
+            key = _hadoop_key(name)
+            if key.endswith("credentials.provider") and any(simple in str(value) for simple in _SIMPLE):
+                # Its keys stay behind; who is named beside it may still ask.
+                value = ",".join(part for part in _PARTED.split(str(value)) if part and _simple_name(part) not in _SIMPLE)
+            if key in _HADOOP_PLAIN and value != "":
                 kept[name] = value
         elif name in _DICTS:
-            kept[name] = without_secrets({key: part for key, part in _mapping(name, value).items() if not key.startswith("prox")})
+            kept[name] = without_secrets({key: part for key, part in mapping(name, value).items() if not key.startswith("prox")})
         elif _NAMES.get(name) not in _SECRET and _NAMES.get(name.removeprefix("ddb.")) not in _SECRET:
             kept[name] = value
     return kept
-
-
-def as_bool(name: str, value: object) -> bool:
-    """A truth value as Python, Spark's conf and Hadoop write it.
-
-    Raises:
-        StoreConfigurationError: it is none.
-    """
-    if isinstance(value, bool):
-        return value
-    text = str(value).strip().lower()
-    if text in ("true", "1", "yes", "on"):
-        return True
-    if text in ("false", "0", "no", "off", ""):
-        return False
-    raise StoreConfigurationError(f"The option {name} of the S3 store is true or false, and was given neither.")
 
 
 class _Level(dict[Attribute, object]):
@@ -235,7 +231,7 @@ def _own_names(options: Mapping[str, object]) -> tuple[_Level, dict[str, object]
         if name in STORE_OPTIONS or name in _FSSPEC_TUNING or name.startswith((_S3A, *_DYNAMODB)):
             continue
         if name in _DICTS:
-            _nested(level, passed_on, name, _mapping(name, value))
+            _nested(level, passed_on, name, mapping(name, value))
         elif name in _NAMES:
             _say(level, _NAMES[name], name, value)
         else:
@@ -247,7 +243,7 @@ def _nested(level: _Level, passed_on: dict[str, object], where: str, entries: Ma
     for key, value in entries.items():
         name = f"{where}[{key!r}]"
         if key == "s3" and where == "config_kwargs":
-            parts = _mapping(name, value)
+            parts = mapping(name, value)
             if others := sorted(parts.keys() - {"addressing_style"}):
                 raise _unknown(f"{name}[{others[0]!r}]", [f"{name}['addressing_style']"])
             _say(level, "addressing_style", name, parts.get("addressing_style"))
@@ -255,8 +251,10 @@ def _nested(level: _Level, passed_on: dict[str, object], where: str, entries: Ma
             # Of the ways to sign there is one that servers still take.
             if value is botocore.UNSIGNED:
                 level.say("anonymous", name, True)
-        elif key in _CONFIG_PASSED_ON and where == "config_kwargs":
-            passed_on[key] = value
+        elif key in CLIENT_CONFIG and where == "config_kwargs":
+            if value is None:
+                continue
+            passed_on[key] = client_config(key, name, value)
         elif key == "retries":
             raise StoreConfigurationError(
                 f"Remove {name}: how often a request is repeated is part of what makes a commit safe, and not to be set."
@@ -264,63 +262,24 @@ def _nested(level: _Level, passed_on: dict[str, object], where: str, entries: Ma
         elif key in _NAMES:
             _say(level, _NAMES[key], name, value)
         else:
-            raise _unknown(name, [f"{where}[{known!r}]" for known in (*_NAMES, *_CONFIG_PASSED_ON)])
+            raise _unknown(name, [f"{where}[{known!r}]" for known in (*_NAMES, *CLIENT_CONFIG)])
 
 
 def _say(level: _Level, attribute: Attribute, name: str, value: object) -> None:
     # An option that is None or empty is one that was not given: that is how fsspec's callers pass them on.
     if value is None or (value == "" and attribute != "verify"):
         return
-    level.say(attribute, name, _PARSERS.get(attribute, _text)(name, value))
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise StoreConfigurationError(f"The option {name} of the S3 store is a text, not a {type(value).__name__}.")
-    return value.strip()
-
-
-def _seconds(name: str, value: object) -> float:
-    try:
-        seconds = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else 0.0
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 86_400:
-        raise StoreConfigurationError(f"The option {name} of the S3 store is a number of seconds above 0.")
-    return seconds
-
-
-def _verify(name: str, value: object) -> object:
-    if isinstance(value, str) and value.strip().lower() not in ("true", "false", "1", "0", "yes", "no", "on", "off", ""):
-        return value
-    return as_bool(name, value)
-
-
-def _style(name: str, value: object) -> str:
-    if value not in ("auto", "path", "virtual"):
-        raise StoreConfigurationError(f"The option {name} of the S3 store is one of auto, path, virtual.")
-    return str(value)
+    level.say(attribute, name, _PARSERS.get(attribute, text)(name, value))
 
 
 _PARSERS: Mapping[Attribute, Callable[[str, object], object]] = {
     "anonymous": as_bool,
     "use_ssl": as_bool,
-    "verify": _verify,
-    "connect_timeout_s": _seconds,
-    "read_timeout_s": _seconds,
-    "addressing_style": _style,
+    "verify": verify,
+    "connect_timeout_s": seconds,
+    "read_timeout_s": seconds,
+    "addressing_style": style,
 }
-
-
-def _mapping(name: str, value: object) -> Mapping[str, object]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            value = None
-    if not isinstance(value, Mapping):
-        raise StoreConfigurationError(f"The option {name} of the S3 store is a dictionary, or the JSON text of one.")
-    return value
 
 
 def _unknown(name: str, known: list[str]) -> StoreConfigurationError:
@@ -332,7 +291,7 @@ def _unknown(name: str, known: list[str]) -> StoreConfigurationError:
 # Hadoop's names ------------------------------------------------------------------------------------------------------------
 
 
-def _hadoop_names(options: Mapping[str, object], bucket: str | None, *, needs_identity: bool) -> _Level:
+def _hadoop_names(options: Mapping[str, object], bucket: str | None, environ: Mapping[str, str], *, needs_identity: bool) -> _Level:
     keys = dict(_hadoop_keys(options, bucket))
     level = _Level()
     if endpoint := keys.get("endpoint"):
@@ -347,7 +306,9 @@ def _hadoop_names(options: Mapping[str, object], bucket: str | None, *, needs_id
         if key in keys:
             level.say(attribute, f"{_S3A}{key}", _duration(f"{_S3A}{key}", keys[key]))
     if needs_identity:
-        _hadoop_identity(level, keys)
+        # Without a bucket nothing is asked, and each may have keys of its own.
+        elsewhere = bucket is None and any(name.startswith(f"{_S3A}bucket.") and name.endswith(".access.key") for name in options)
+        _hadoop_identity(level, keys, environ, may_be_elsewhere=elsewhere)
     return level
 
 
@@ -371,9 +332,10 @@ def _hadoop_key(name: str) -> str:
     return next((plain for plain in sorted(_HADOOP_PLAIN, key=len, reverse=True) if key.endswith(f".{plain}")), key)
 
 
-def _hadoop_identity(level: _Level, keys: Mapping[str, str]) -> None:
-    listed = [name.strip() for name in re.split(r"[,\s]+", keys.get("aws.credentials.provider", "")) if name.strip()]
-    simple = [name.rpartition(".")[2].rpartition("$")[2] for name in listed]
+def _hadoop_identity(level: _Level, keys: Mapping[str, str], environ: Mapping[str, str], *, may_be_elsewhere: bool) -> None:
+    """The first of Hadoop's list that has something; where that is the machine itself, or may be, nothing is said."""
+    listed = [name for name in _PARTED.split(keys.get("aws.credentials.provider", "")) if name]
+    simple = [_simple_name(name) for name in listed]
     if any(name in _ROLE for name in simple):
         for key, part in (("arn", "role_arn"), ("session.name", "role_session_name"), ("external.id", "external_id")):
             if value := keys.get(f"assumed.role.{key}"):
@@ -383,9 +345,10 @@ def _hadoop_identity(level: _Level, keys: Mapping[str, str]) -> None:
                 f"{_S3A}aws.credentials.provider names AssumedRoleCredentialProvider, which wants the role in {_S3A}assumed.role.arn."
             )
         if sts := keys.get("assumed.role.sts.endpoint"):
-            level.say("sts_endpoint_url", f"{_S3A}assumed.role.sts.endpoint", _with_scheme(sts, secure=True))
+            level.say("sts_endpoint_url", f"{_S3A}assumed.role.sts.endpoint", sts)
         nested = keys.get("assumed.role.credentials.provider", "")
-        _hadoop_identity(level, {**keys, "aws.credentials.provider": nested} if "AssumedRole" not in nested else {})
+        within = {**keys, "aws.credentials.provider": nested} if "AssumedRole" not in nested else {}
+        _hadoop_identity(level, within, environ, may_be_elsewhere=may_be_elsewhere)
         return
     # Hadoop's own list where none is given.
     for name, whole in zip(simple, listed, strict=True) if simple else (("SimpleAWSCredentialsProvider", ""),):
@@ -396,7 +359,9 @@ def _hadoop_identity(level: _Level, keys: Mapping[str, str]) -> None:
             level.say("profile", f"{_S3A}aws.credentials.provider", keys.get("auth.profile.name") or "default")
             return
         if name in _CHAIN:
-            return
+            if _may_have(name, environ):
+                return
+            continue
         if name not in _SIMPLE:
             raise StoreConfigurationError(
                 f"{_S3A}aws.credentials.provider names {whole}, which lakelog cannot run, since it is Java. Give lakelog credentials under "
@@ -408,6 +373,22 @@ def _hadoop_identity(level: _Level, keys: Mapping[str, str]) -> None:
                 if value := keys.get(key):
                     level.say(part, f"{_S3A}{key}", value)
             return
+    if simple and _SIMPLE.issuperset(simple) and not may_be_elsewhere:
+        # The machine's own identity, which would be asked otherwise, is none that was named.
+        raise StoreConfigurationError(
+            f"{_S3A}aws.credentials.provider names {' and '.join(simple)}, and there is no {_S3A}access.key with its {_S3A}secret.key. "
+            "Give them, or name who else asks."
+        )
+
+
+def _may_have(provider: str, environ: Mapping[str, str]) -> bool:
+    """Whether one of the SDK's own providers may find something; of those that ask a service only the service knows."""
+    needed = _VARIABLES_OF.get(provider)
+    return needed is None or all(environ.get(name) for name in needed)
+
+
+def _simple_name(of_class: str) -> str:
+    return of_class.rpartition(".")[2].rpartition("$")[2]
 
 
 def _duration(name: str, text: str) -> float:
@@ -455,25 +436,3 @@ def _check_identity(chosen: Mapping[Attribute, object]) -> None:
         )
     if given and chosen.get("profile"):
         raise StoreConfigurationError("The S3 store was given keys and a profile, which are two identities. Remove one.")
-
-
-def _with_scheme(endpoint: str, *, secure: bool) -> str:
-    """``host:port`` as a URL.
-
-    Raises:
-        StoreConfigurationError: it is none, or holds more than a host, a port and a path.
-    """
-    url = endpoint if "://" in endpoint else f"{'https' if secure else 'http'}://{endpoint}"
-    try:
-        parts = urlsplit(url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        whole = False
-    if not whole:
-        raise StoreConfigurationError("The endpoint of the S3 store is a URL such as https://minio.example:9000; what was given is none.")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise StoreConfigurationError(
-            f"The endpoint of the S3 store is https://host:port alone; the one given for {parts.hostname} holds a user, a password or a "
-            "query. Give credentials as key and secret."
-        )
-    return url.rstrip("/")

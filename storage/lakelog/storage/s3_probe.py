@@ -140,7 +140,7 @@ def _probe(requests: S3Requests, folder: str, bucket: str, key: str) -> None:
         elif outcome.kind is not Kind.EXISTS:
             raise _failed(requests, folder, outcome)
     finally:
-        if outcome is None or (outcome.kind not in _NOTHING_WRITTEN and not outcome.silent):
+        if outcome is None or (outcome.kind not in _NOTHING_WRITTEN and not outcome.unknown_server):
             removed = requests.repeated("delete_object", lambda _: True, Bucket=bucket, Key=key)
             if isinstance(removed, Failure) and (outcome is None or outcome.kind is Kind.EXISTS):
                 name = key.rpartition("/")[2]

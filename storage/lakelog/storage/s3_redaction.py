@@ -27,13 +27,13 @@ _SHORTEST = 4
 _PARTS = re.compile(
     r"""
     (
-        x-amz-(?:signature|security-token|credential|s3session-token) ["']? \s* (?:=|:|,|%3d) \s* b?["']?
+        x-amz-(?:signature|security-token|credential|s3session-token|sso_bearer_token) ["']? \s* (?:=|:|,|%3d) \s* b?["']?
       | x-aws-ec2-metadata-token ["']? \s* : \s* b?["']?
-      | \b (?:signature|credential) =
+      | \b (?:signature|credential|webidentitytoken) =
       | \b signature:\s+
-      | < (?:secretaccesskey|sessiontoken|accesskeyid|awsaccesskeyid|signatureprovided) >
+      | < (?:secretaccesskey|sessiontoken|accesskeyid|awsaccesskeyid|signatureprovided|webidentitytoken) >
       | ["'] (?:secretaccesskey|sessiontoken|accesskeyid|token|secret_key|access_key|aws_access_key_id|aws_secret_access_key
-                |aws_session_token) ["'] \s* : \s* b?["']
+                |aws_session_token|webidentitytoken|accesstoken|refreshtoken|idtoken|clientsecret) ["'] \s* : \s* b?["']
     )
     [^\s"'&,<>\\)]+
     """,

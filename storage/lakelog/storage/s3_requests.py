@@ -21,7 +21,7 @@ import botocore.parsers
 
 from lakelog.core.errors import StorageError
 from lakelog.storage.environment import Environment
-from lakelog.storage.s3_errors import SDK_ERRORS, Failure, Kind
+from lakelog.storage.s3_errors import SDK_ERRORS, WIRE_ERRORS, CredentialsUnreachable, Failure, Kind
 from lakelog.storage.s3_redaction import hide, hide_environment, watch_loggers
 from lakelog.storage.s3_settings import S3Settings
 
@@ -133,10 +133,10 @@ class S3Requests:
             return failure
         # A server that speaks S3 gives a code of its own.
         shared.answered |= failure.status is not None and failure.code != str(failure.status)
-        if failure.kind is Kind.TIMEOUT and not shared.answered:
-            return replace(failure, silent=True)
-        if failure.code == "404" and failure.message and failure.operation != "HeadObject" and shared.answered:
-            # The status' own words are botocore's for a body that it cannot parse: of a server that spoke S3, half of an answer.
+        if not shared.answered:
+            failure = replace(failure, unknown_server=True, silent=failure.kind is Kind.TIMEOUT)
+        if failure.code == "404" and failure.message and failure.operation != "HeadObject":
+            # The status' own words are botocore's for a body that it cannot parse: of a server that speaks S3, half of an answer.
             return replace(failure, kind=Kind.TRANSIENT)
         return failure
 
@@ -240,9 +240,17 @@ def _client(settings: S3Settings) -> Any:
 
     def hide_credentials(**_: object) -> None:
         # Those of a role or of a machine change while the process runs.
-        if credentials is not None:
+        if credentials is None:
+            return
+        try:
             frozen = credentials.get_frozen_credentials()
+        except WIRE_ERRORS as error:
+            unreachable = CredentialsUnreachable.of(error)
+        else:
             hide(value for value in (frozen.access_key, frozen.secret_key, frozen.token) if value)
+            return
+        # Else it would pass for S3's own trouble.
+        raise unreachable
 
     client.meta.events.register("before-sign.s3", hide_credentials)
     client.meta.events.register("before-call.s3", _send_at_once)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import boto3
 import botocore
@@ -32,6 +32,9 @@ __all__ = ["S3Credentials", "S3Settings"]
 _ATTEMPTS = 3
 _CONNECT_TIMEOUT_S = 2.0
 _READ_TIMEOUT_S = 8.0
+# Of one that gives credentials, before S3 is asked: so often, and so long.
+_STS_ATTEMPTS = 2
+_STS_READ_TIMEOUT_S = 3.0
 _POOL = 64
 _ROLE_SESSION = "lakelog"
 _SHARED_FILES = (("AWS_CONFIG_FILE", "~/.aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"))
@@ -250,7 +253,16 @@ class S3Settings:
         raise StoreConfigurationError(f"No client for {service} can be made at {endpoint or 'AWS'}: {problem}")
 
     def arrow_arguments(self) -> dict[str, object]:
-        """The arguments of ``pyarrow.fs.S3FileSystem`` that say the same, without credentials."""
+        """The arguments of ``pyarrow.fs.S3FileSystem`` that say the same, without credentials.
+
+        Raises:
+            StoreConfigurationError: Arrow has no way to do as they say.
+        """
+        if self.verify is False and self._is_secure:
+            raise StoreConfigurationError(
+                "The S3 store is told verify=false, which cannot hold for data files: Arrow checks certificates always. Give the bundle of "
+                "who signed the server's certificate as verify (or AWS_CA_BUNDLE)."
+            )
         arguments: dict[str, object] = {
             "connect_timeout": self.connect_timeout_s,
             "request_timeout": self.read_timeout_s,
@@ -270,13 +282,15 @@ class S3Settings:
             arguments["anonymous"] = True
         if isinstance(self.verify, str):
             arguments["tls_ca_file_path"] = self.verify
+        if (proxy := self._proxy) and not urlsplit(proxy).password:
+            arguments["proxy_options"] = proxy
         if self._role_by_arrow:
             arguments["role_arn"] = self.role_arn
             arguments["session_name"] = self.role_session_name or _ROLE_SESSION
         return arguments
 
     def arrow_secrets(self) -> dict[str, str]:
-        """The credentials for ``pyarrow.fs.S3FileSystem``; empty where Arrow finds the machine's own.
+        """The credentials for ``pyarrow.fs.S3FileSystem``; empty where Arrow finds the machine's own. A proxy's URL with its password, too.
 
         A profile, and a role that Arrow cannot assume by itself, are resolved here, anew where their keys are about to end: they serve as
         long as a job may run, so that each job asks for them.
@@ -284,13 +298,14 @@ class S3Settings:
         Raises:
             StoreConfigurationError: there is no such profile, or it has no credentials.
         """
+        proxy = {"proxy_options": self._proxy} if self._proxy and urlsplit(self._proxy).password else {}
         if self.anonymous or self._role_by_arrow:
-            return {}
+            return proxy
         credentials = self.credentials
         if self.profile is not None or self.role_arn is not None:
             credentials = self._resolved()
         names = {"access_key": credentials.access_key, "secret_key": credentials.secret_key, "session_token": credentials.session_token}
-        return {name: value for name, value in names.items() if value}
+        return {name: value for name, value in names.items() if value} | proxy
 
     def hadoop(self) -> dict[str, str]:
         """Hadoop's ``fs.s3a.*`` keys that say the same, credentials included."""
@@ -308,8 +323,22 @@ class S3Settings:
             keys["fs.s3a.endpoint.region"] = self.region or _configured_region(self.profile) or "us-east-1"
         if not self.use_ssl or (self.endpoint_url or "").startswith("http:"):
             keys["fs.s3a.connection.ssl.enabled"] = "false"
+        keys.update(self._hadoop_proxy())
         keys.update(self._hadoop_identity())
         return keys
+
+    def _hadoop_proxy(self) -> dict[str, str]:
+        if self._proxy is None:
+            return {}
+        parts = urlsplit(self._proxy)
+        said = {
+            "host": parts.hostname,
+            "port": str(parts.port),
+            "username": unquote(parts.username or ""),
+            "password": unquote(parts.password or ""),
+            "ssl.enabled": "true" if parts.scheme == "https" else "",
+        }
+        return {f"fs.s3a.proxy.{name}": value for name, value in said.items() if value}
 
     def _hadoop_identity(self) -> dict[str, str]:
         provider = "fs.s3a.aws.credentials.provider"
@@ -337,6 +366,17 @@ class S3Settings:
                 keys["fs.s3a.assumed.role.sts.endpoint"] = sts
                 keys["fs.s3a.assumed.role.sts.endpoint.region"] = self.region or "us-east-1"
         return keys
+
+    @property
+    def _is_secure(self) -> bool:
+        return self.use_ssl if self.endpoint_url is None else self.endpoint_url.startswith("https:")
+
+    @property
+    def _proxy(self) -> str | None:
+        """By which S3 is asked, with its scheme and port."""
+        proxies = self.client_config.get("proxies")
+        found = proxies.get("https" if self._is_secure else "http") if isinstance(proxies, Mapping) else None
+        return str(found) if found else None
 
     @property
     def _sts_endpoint(self) -> str | None:
@@ -377,8 +417,8 @@ class S3Settings:
         def create(service: str, **arguments: Any) -> Any:
             config = botocore.config.Config(
                 connect_timeout=self.connect_timeout_s,
-                read_timeout=self.read_timeout_s,
-                retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+                read_timeout=min(self.read_timeout_s, _STS_READ_TIMEOUT_S),
+                retries={"mode": "standard", "total_max_attempts": _STS_ATTEMPTS},
             )
             verify = None if self.verify is True else self.verify
             region = self.region or core.get_config_variable("region") or "us-east-1"
