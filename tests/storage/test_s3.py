@@ -11,7 +11,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow.fs
 import pytest
 
 from lakelog.core.errors import StorageError, StoreConfigurationError
@@ -169,6 +171,15 @@ def test_a_page_is_no_answer_to_a_deletion(server: FakeS3, store: S3LogStore, ve
     server.befalls = lambda _: Fault(status=200, body=b"<html><body>please log in</body></html>", headers=PORTAL)
     with pytest.raises(StorageError, match="the endpoint is wrong"):
         VERBS[verb](store)
+
+
+def test_a_server_may_call_its_answers_html(server: FakeS3, store: S3LogStore) -> None:
+    server.objects |= {KEY: b"", "t/_delta_log/1": b""}
+    numbered = {**PORTAL, "x-amz-request-id": "1"}
+    server.faults = [Fault(status=200, body=b"<DeleteResult/>", headers=numbered), Fault(status=204, body=b"", headers=PORTAL)]
+    store.delete([VERSION, f"{LOG}/1"])
+    store.delete([VERSION])
+    assert server.log == ["POST ?delete ", f"DELETE {KEY}"]
 
 
 def test_the_probe_believes_no_portal(server: FakeS3, waits: Waits) -> None:
@@ -553,6 +564,17 @@ def test_a_store_whose_keys_stay_behind_does_not_insist_on_them(server: FakeS3, 
     pickled = pickle.dumps(store)
     assert b"planted" not in pickled
     assert pickle.loads(pickled)._options["fs.s3a.endpoint"] == server.url
+
+
+def test_log_and_data_files_go_by_one_proxy(server: FakeS3, waits: Waits) -> None:
+    server.objects[KEY] = b"data"
+    store = store_of(server, waits, endpoint_url="http://s3.invalid:9000", config_kwargs={"proxies": {"http": server.url}})
+    assert store.read(VERSION) == b"data"
+    settings = store._requests("b").settings
+    made: Any = {**settings.arrow_arguments(), **settings.arrow_secrets()}
+    with pyarrow.fs.S3FileSystem(**made).open_input_stream(f"b/{KEY}") as stream:
+        assert stream.read() == b"data"
+    assert {asked.headers["host"] for asked in server.asked} == {"s3.invalid:9000"}
 
 
 def test_settings_of_one_bucket_hold_for_it_alone(server: FakeS3, waits: Waits) -> None:

@@ -165,7 +165,7 @@ class Failure:
             )
         if self.kind is Kind.TRANSIENT:
             other = ". If no S3 is there, correct the endpoint (endpoint_url, fs.s3a.endpoint, AWS_ENDPOINT_URL)"
-            what = f"{self._said}{other if self.unknown_server or self.code == str(self.status) else ''}"
+            what = f"{self._said.rstrip('.')}{other if self.unknown_server or self.code == str(self.status) else ''}"
             return ConnectionError(f"{path}: {self.operation} got no answer to go by from {_server(settings)}: {what}")
         return StorageError(f"{path}: {self.operation} was refused by {_server(settings)}: {self._said}")
 

@@ -91,7 +91,11 @@ def _no_page(answer: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ResponseParserError: it is a page for people to read.
     """
-    if answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("content-type", "").lower().startswith("text/html"):
+    said = answer.get("ResponseMetadata", {})
+    headers = said.get("HTTPHeaders", {})
+    # Some servers of S3 call their answers so, too, if there is nothing in them; but they have numbers.
+    is_html = headers.get("content-type", "").lower().startswith("text/html")
+    if is_html and said.get("HTTPStatusCode") == 200 and "x-amz-request-id" not in headers:
         raise botocore.parsers.ResponseParserError("the answer is a page of HTML")
     return answer
 

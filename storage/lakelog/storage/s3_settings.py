@@ -25,6 +25,7 @@ import botocore.session
 from lakelog.core.errors import StoreConfigurationError
 from lakelog.storage.s3_options import translate
 from lakelog.storage.s3_redaction import hide, redacted
+from lakelog.storage.s3_shared_files import configured_endpoint, configured_region
 
 __all__ = ["S3Credentials", "S3Settings"]
 
@@ -37,7 +38,6 @@ _STS_ATTEMPTS = 2
 _STS_READ_TIMEOUT_S = 3.0
 _POOL = 64
 _ROLE_SESSION = "lakelog"
-_SHARED_FILES = (("AWS_CONFIG_FILE", "~/.aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"))
 
 
 class S3Credentials:
@@ -128,7 +128,7 @@ class S3Settings:
         Raises:
             StoreConfigurationError: an unknown option, a value that makes no sense, or two that disagree.
         """
-        said = translate(options, bucket=bucket, environ=environ, endpoint_of=_configured_endpoint)
+        said = translate(options, bucket=bucket, environ=environ, endpoint_of=configured_endpoint)
         keys = [said.pop(part, None) for part in ("access_key", "secret_key", "session_token")]
         return cls(credentials=S3Credentials(*(str(key) if key else None for key in keys)), **said)  # type: ignore[arg-type]
 
@@ -320,7 +320,7 @@ class S3Settings:
         if self.endpoint_url is None and self.addressing_style == "path":
             keys["fs.s3a.path.style.access"] = "true"
         if self.region or self.endpoint_url:
-            keys["fs.s3a.endpoint.region"] = self.region or _configured_region(self.profile) or "us-east-1"
+            keys["fs.s3a.endpoint.region"] = self.region or configured_region(self.profile) or "us-east-1"
         if not self.use_ssl or (self.endpoint_url or "").startswith("http:"):
             keys["fs.s3a.connection.ssl.enabled"] = "false"
         keys.update(self._hadoop_proxy())
@@ -401,7 +401,11 @@ class S3Settings:
         except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
             problem = redacted(str(error))
         whose = f"the role {self.role_arn}" if self.role_arn else f"the AWS profile {self.profile}"
-        raise StoreConfigurationError(f"The credentials of {whose} cannot be had: {problem}. Correct its name, or give key and secret.")
+        sts = ", sts_endpoint_url" if self.role_arn else ""
+        problem = problem.rstrip(".")
+        raise StoreConfigurationError(
+            f"The credentials of {whose} cannot be had: {problem}. Correct its name{sts}, or give key and secret."
+        )
 
     def _assume_role(self, core: botocore.session.Session) -> None:
         """Let the session ask as the role, as whom it asked before, with keys that are renewed before they end."""
@@ -451,45 +455,6 @@ def _region_of(settings: S3Settings) -> str | None:
     """What the shared files say."""
     region: str | None = settings.session().region_name
     return region
-
-
-def _configured_endpoint(profile: str | None) -> str | None:
-    """What boto3 would find in the shared files for S3, which then has to hold for whoever else reads the table, too."""
-    files = [os.path.expanduser(os.environ.get(name) or usual) for name, usual in _SHARED_FILES]
-    written = tuple((path, _written_ns(path)) for path in files)
-    if not any(when for _, when in written):
-        return None
-    return _endpoint_in_files(profile, os.environ.get("AWS_PROFILE"), os.environ.get("AWS_DEFAULT_PROFILE"), written)
-
-
-@lru_cache(maxsize=64)
-def _endpoint_in_files(profile: str | None, *_: object) -> str | None:
-    core = botocore.session.Session(profile=profile)
-    try:
-        said = core.get_scoped_config()
-        if str(said.get("ignore_configured_endpoint_urls", "")).lower() == "true":
-            return None
-        of_services = core.full_config.get("services", {}).get(said.get("services"), {}).get("s3", {})
-    except botocore.exceptions.BotoCoreError:
-        # There is no such profile, or a file is broken: said by the first request, of those machines that need it.
-        return None
-    found = (of_services.get("endpoint_url") if isinstance(of_services, dict) else None) or said.get("endpoint_url")
-    return str(found) if found else None
-
-
-def _written_ns(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _configured_region(profile: str | None) -> str | None:
-    try:
-        region = botocore.session.Session(profile=profile).get_config_variable("region")
-    except botocore.exceptions.BotoCoreError:
-        return None
-    return str(region) if region else None
 
 
 @cache
