@@ -55,7 +55,7 @@ __all__ = ["DynamoDBLogStore"]
 _LOGGER = logging.getLogger(__name__)
 
 # How often what a commit still wants is tried; a later reader or writer tries again.
-_COMPLETIONS = 3
+_COMPLETIONS = 6
 _COMPLETION_DELAY_S = 0.1
 # How long it is taken for true that nobody writes a table by another scheme.
 _SCHEME_AGREES_MS = 60_000
