@@ -66,10 +66,10 @@ class DyingLogStore(LogStore):
         return call
 
 
-def dying_stores(make: Callable[[], LogStore]) -> Iterator[DyingLogStore]:
+def dying_stores(make: Callable[[], LogStore], kind: type[DyingLogStore] = DyingLogStore) -> Iterator[DyingLogStore]:
     """Stores that die after no step, after one, and so on, up to the first that comes through."""
     for steps in itertools.count():
-        store = DyingLogStore(make(), steps)
+        store = kind(make(), steps)
         yield store
         if not store.died:
             return
